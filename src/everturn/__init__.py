@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Unsupported,
         VersionConflict,
     )
+    from everturn.health_report import Health
     from everturn.model import (
         Change,
         ChatMessage,
@@ -75,6 +76,7 @@ __all__ = [
     "Effect",
     "EffectInDoubt",
     "ErasureReceipt",
+    "Health",
     "Hit",
     "InvalidInput",
     "KeyReused",
@@ -113,6 +115,7 @@ __all__ = [
 _HOMES = {
     "everturn.store.aio": ("AsyncMemoryStore",),
     "everturn.transfer.copy_stores": ("copy", "copy_async"),
+    "everturn.health_report": ("Health",),
     "everturn.model": (
         "Change",
         "ChatMessage",

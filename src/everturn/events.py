@@ -186,6 +186,25 @@ PROBLEMS_FOUND = StoreEvent(
     "Run `everturn verify` to see all of it. Keep the data as it is, and restore a backup.",
     "everturn.corrupt_entries",
 )
+LEASE_LOST = StoreEvent(
+    "lease_lost",
+    WARNING,
+    "a worker lost the lease of a session, and its change was refused",
+    ("place", "operation", "session_id", "token"),
+    "Nothing was written. If it is frequent: the worker is slower than its lease; renew it, or ask for more seconds.",
+    "everturn.leases.lost",
+    ("operation",),
+)
+EFFECT_IN_DOUBT = StoreEvent(
+    "effect_in_doubt",
+    ERROR,
+    "an effect was begun and never ended, and was not begun again",
+    ("place", "operation", "session_id", "attempt", "in_progress"),
+    "Look in the world whether it was done (`get_effects` has its request), then end it: `finish_effect` or "
+    "`fail_effect`. `in_progress=True`: its worker is still at it.",
+    "everturn.effects.in_doubt",
+    ("operation",),
+)
 ERASED = StoreEvent(
     "erased",
     INFO,
@@ -199,7 +218,8 @@ EVENTS: tuple[StoreEvent, ...] = (
     *(OPENED, CLOSED, MIGRATED, HOSTILE_SETTING),
     *(CONNECTION_LOST, RECONNECTED, FAILED_OVER),
     *(RETRIED, RECOVERED, FAILED, REPLAYED, CONFLICT, KEY_REUSED),
-    *(LOCK_WAIT, POOL_WAIT, UPKEEP_FAILED, CORRUPT_ENTRY, PROBLEMS_FOUND, ERASED),
+    *(LOCK_WAIT, POOL_WAIT, UPKEEP_FAILED, CORRUPT_ENTRY, PROBLEMS_FOUND),
+    *(LEASE_LOST, EFFECT_IN_DOUBT, ERASED),
 )
 
 

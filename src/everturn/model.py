@@ -357,9 +357,8 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class ErasureReceipt(msgspec.Struct, frozen=True):
-    """Receipt of `erase`: the numbers of entries, snapshots and bytes that were removed.
-
-    `complete`: nobody can read them any more. Else a reader or a replica still can: erase again once it has gone.
+    """Receipt of `erase`: the numbers of entries, snapshots and bytes that were removed. (Of `erase_all`:
+    of so many `sessions`, which begin with `session_id`.) `complete`: nobody can read them now. Else erase again later.
     `remains`: logs and files of the backend that may hold bytes of the session, each with the way to remove them;
     everturn does not rewrite these for one session. Empty if there are none. Backups are not looked at.
     """
@@ -370,6 +369,7 @@ class ErasureReceipt(msgspec.Struct, frozen=True):
     bytes: int
     complete: bool
     remains: tuple[str, ...] = ()
+    sessions: int = 1
 
 
 class Problem(msgspec.Struct, frozen=True):

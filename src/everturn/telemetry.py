@@ -70,6 +70,12 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("everturn.heals", "counter", "{prompt}", "Prompts that were healed, and differ from the history."),
     Metric("everturn.folds", "counter", "{fold}", "Folds that hid turns behind a summary."),
+    Metric(
+        "everturn.leases.lost", "counter", "{call}", "Calls refused because a lease was lost.", ("db.operation.name",)
+    ),
+    Metric(
+        "everturn.effects.in_doubt", "counter", "{call}", "Calls that met an effect in doubt.", ("db.operation.name",)
+    ),
     Metric("everturn.corrupt_entries", "counter", "{entry}", "Reads and checks that met damage."),
     Metric("everturn.connections.lost", "counter", "{connection}", "Connections that failed."),
     Metric("everturn.failovers", "counter", "{failover}", "Times that another server became the master."),

@@ -15,7 +15,15 @@ import apsw
 import pytest
 
 import everturn
-from everturn import ChatMessage, CorruptEntry, KeyReused, MemoryStoreBackendError, VersionConflict
+from everturn import (
+    ChatMessage,
+    CorruptEntry,
+    EffectInDoubt,
+    KeyReused,
+    LeaseLost,
+    MemoryStoreBackendError,
+    VersionConflict,
+)
 from everturn import events as known
 from everturn.errors import HostileSetting
 from everturn.testing.faults.files import Locks
@@ -226,6 +234,23 @@ def test_a_step_of_reaping_that_fails_is_told_and_the_change_is_kept(
     ]
 
 
+@makes(known.LEASE_LOST, known.EFFECT_IN_DOUBT)
+def test_a_lost_lease_and_an_effect_in_doubt_are_told(url: str, told: Told) -> None:
+    with everturn.open(url) as store:
+        store.add_messages("a", TURN)
+        lease = store.lease("a", seconds=30)
+        lease.release()
+        with pytest.raises(LeaseLost):
+            store.add_messages("a", TURN, lease=lease)
+        store.begin_effect("a", "refund")
+        with pytest.raises(EffectInDoubt):
+            store.once("a", "refund", lambda: None)
+    (lost,) = told.of(known.LEASE_LOST)
+    assert (lost.operation, lost.session_id, lost.token) == ("add_messages", "a", lease.token)
+    (doubt,) = told.of(known.EFFECT_IN_DOUBT)
+    assert (doubt.operation, doubt.session_id, doubt.attempt) == ("once", "a", 1)
+
+
 def test_a_session_id_cannot_forge_a_line(url: str, told: Told) -> None:
     with everturn.open(url) as store:
         store.erase("a\nERROR:everturn.sqlite:failed")
@@ -289,14 +314,14 @@ def test_a_long_wait_for_a_connection_is_told(
         backend: Any = store._operations.backend
         pool: Any
         if kind == "valkey":
-            store.get_history("a")
+            store.get_history("pool-wait")
             (node,) = backend.sender.transport._nodes.values()
             pool = node._pool
         else:
             pool = backend._executor._source._connections
         place = pool.take(0)
         threading.Timer(0.2, pool.give_back, [place]).start()
-        store.get_history("a")
+        store.get_history("pool-wait")
     assert told.of(known.POOL_WAIT)
 
 

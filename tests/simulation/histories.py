@@ -14,6 +14,7 @@ _UNKNOWN_TO_IT = {
     "replace",
     "set_ttl",
     "fork",
+    "fold",
 }  # its `replace` is of everything; sessions neither expire nor are copied
 _ENDS = {"ok": "ok", "not_written": "fail", "refused": "fail"}
 _MOST = 12  # calls that change: beyond that it may have to try too many orders

@@ -72,6 +72,9 @@ class Host:
     async def offload(self, think: Any) -> Any:
         return think()
 
+    async def answer(self, awaitable: Any) -> Any:
+        return await awaitable
+
     def start(self, coroutine: Any) -> Task:
         task = Task(self.scheduler, self, coroutine)
         self.tasks.append(task)

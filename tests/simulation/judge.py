@@ -12,8 +12,8 @@ from typing import Any
 
 from everturn import MemoryStoreError, Unsupported
 from everturn.errors import CorruptEntry
-from tests.model.model_store import Change, ModelStore, Refused, Session, trimmed
-from tests.simulation import clocks, records
+from tests.model.model_store import Change, ModelStore, Refused, Session
+from tests.simulation import clocks, planned, records
 from tests.simulation.network import Attempt
 from tests.simulation.records import Finding, Image, Record, Seen, Stored, message, named, placed, short
 from tests.simulation.schedules import Op
@@ -234,8 +234,8 @@ class Judge:
                 self._changed(model.clear(name), op)
             case "set_ttl":
                 model.set_ttl(name, op.seconds)
-            case "trim":
-                self._trim(op, name, stored)
+            case "trim" | "fold":
+                self._hide(op, name, stored)
             case "fork":
                 self._fork(op, name, stored)
             case "erase":
@@ -254,21 +254,12 @@ class Judge:
         if not done.changed:
             self.find("impossible", f"{named(op)} used a version, though there was nothing to do")
 
-    def _trim(self, op: Op, name: str, stored: Stored | None) -> None:
-        session = self.model.live(name)
-        if session is None or stored is None:
+    def _hide(self, op: Op, name: str, stored: Stored | None) -> None:
+        if stored is None:
             raise Refused(CorruptEntry)
-        left = {seq for seq, _ in stored[2]}
-        hidden = {item.seq for item in session.state.messages} - left
-        begin = self.records[op.id].begin
-        plans = [self._plan(op, seen) for seen in self._seen(name, begin, self._now()) if seen.state is not None]
-        if hidden not in plans:
-            self.find("wrong trim", f"{named(op)} hides {sorted(hidden)}; plans of its time hide {plans}")
-        self.model.trim(name, planned=hidden)
-
-    def _plan(self, op: Op, seen: Seen) -> set[int]:
-        assert seen.state is not None
-        return trimmed(seen.state.visible, op.limit, None, None, keep_system=True)
+        seen = list(self._seen(name, self.records[op.id].begin, self._now()))
+        if wrong := planned.repeat(self.model, op, name, {seq for seq, _ in stored[2]}, seen):
+            self.find(f"wrong {op.kind}", wrong)
 
     def _fork(self, op: Op, name: str, stored: Stored | None) -> None:
         if self.model.live(name) is not None or stored is None:
@@ -357,6 +348,8 @@ class Judge:
                 self.find("wrong read", f"{named(op)} saw {record.result}, not {self._shown.get(op.of)}")
         elif not applied or applied[0] > record.end:
             self._idle(record, name)
+        elif op.kind == "fold" and record.result is False and is_kept:
+            self.find("appeared", f"{named(op)} said that it did nothing, and was applied at {applied[0]:.3f}")
 
     def _outlives(self, record: Record, name: str) -> bool:
         """Whether a call that was applied and failed can be seen to have been: not if that life ended before it did."""
@@ -374,7 +367,7 @@ class Judge:
         seen = list(self._seen(name, record.begin, end))
         match op.kind:
             case "trim":
-                fine = any(one.state is None or not self._plan(op, one) for one in seen)
+                fine = any(one.state is None or not planned.plan(op, one) for one in seen)
             case "clear":
                 fine = any(not one.values for one in seen)
             case "erase":
@@ -386,6 +379,8 @@ class Judge:
                 fine = record.result and any(self.applied_at.get(mate, [FOREVER])[0] <= end for mate in mates)
             case "replace":
                 fine = not op.values
+            case "fold":
+                fine = record.result is False
             case "compact" | "read" | "read_at":
                 fine = True
             case _:

@@ -104,8 +104,8 @@ Stored = tuple[str, int, tuple[tuple[int, str], ...]]  # life, version, and the 
 
 
 def placed(state: State) -> tuple[tuple[int, str], ...]:
-    """The messages that a state shows, with their seqs."""
-    return tuple((item.seq, item.entry.content) for item in state.messages)
+    """The messages and summaries that a state shows, with their seqs."""
+    return tuple((item.seq, item.entry.text) for item in state.visible)
 
 
 def message(value: str) -> ChatMessage:
@@ -132,6 +132,7 @@ def described(op: Op) -> str:
         "read_at": f" the snapshot of call {op.of}",
         "delete_snapshot": f" of call {op.of}",
         "trim": f" to {op.limit}",
+        "fold": f" to {op.limit}, by a model that takes {op.seconds} s",
         "set_ttl": f" {op.seconds}",
         "fork": f" into {op.target}",
     }

@@ -12,7 +12,7 @@ import msgspec
 
 Kind = Literal[
     "append", "read", "read_at", "snapshot", "rollback", "undo", "replace", "trim", "clear", "erase", "set_ttl", "fork",
-    "compact", "delete_snapshot",
+    "compact", "delete_snapshot", "fold",
 ]  # fmt: skip
 
 
@@ -26,8 +26,8 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True):
     values: tuple[str, ...] = ()
     key: str | None = None
     of: int = 0
-    limit: int = 0  # of a trim; for a replace, how many of the turns that the caller knows of stay
-    seconds: float | None = None
+    limit: int = 0  # of a trim or fold; for a replace, how many of the turns that the caller knows of stay
+    seconds: float | None = None  # of a TTL; for a fold, how long its model takes
     target: str = ""
     cancel: float | None = None  # seconds after which its task is cancelled
 
@@ -122,7 +122,25 @@ def make(seed: int, backend: str) -> Schedule:
     if with_failover and random.random() < 0.5:
         failure_rates = {"twice": random.choice((0.1, 0.3)), "held": random.choice((0.0, 0.1)), "mute": 0.1}
         faults = _back_and_forth(random, faults, timeout)
-    return Schedule(seed, backend, clients, tuple(servers), faults, timeout, ttl, failure_rates)
+    return Schedule(
+        seed, backend, _with_folds(clients, seed, timeout), tuple(servers), faults, timeout, ttl, failure_rates
+    )
+
+
+def _with_folds(clients: tuple[Client, ...], seed: int, timeout: float) -> tuple[Client, ...]:
+    """Let most trims and some reads of every other seed be folds. All else is as it was before there were folds."""
+    random = Random(f"folds {seed}")
+    if random.random() < 0.5:
+        return clients
+
+    def changed(op: Op) -> Op:
+        if random.random() >= {"trim": 0.8, "read": 0.2}.get(op.kind, 0.0):
+            return op
+        seconds = random.choice((0.0, random.uniform(0, 0.1), random.uniform(0, timeout), 2.5 * timeout))
+        return msgspec.structs.replace(op, kind="fold", limit=op.limit or random.randint(1, 3), seconds=seconds)
+
+    replace = msgspec.structs.replace
+    return tuple(replace(one, tasks=tuple(tuple(map(changed, ops)) for ops in one.tasks)) for one in clients)
 
 
 def _failure_rates(random: Random, backend: str) -> dict[str, float]:

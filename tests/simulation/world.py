@@ -13,7 +13,9 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from everturn import Summary
 from everturn.backend import Backend, Query, Status, drive
+from everturn.core.prompts import is_in_view
 from everturn.errors import CorruptEntry
 from everturn.store.entry_reader import EntryReader
 from everturn.store.operations import Operations, Settings
@@ -167,7 +169,9 @@ class World(ABC):
             if call is None:
                 continue
             now = self.scheduler.now
-            allowed = self.schedule.timeout * (3 if op.kind == "trim" else 1)  # it looks, and looks again
+            allowed = self.schedule.timeout * {"trim": 3, "fold": 9}.get(op.kind, 1)  # they look, and look again
+            if op.kind == "fold":
+                allowed += op.seconds or 0.0
             record = self.judge.records[op.id] = Record(op, host.name, now, now + allowed / host.monotonic_clock.rate)
             self.tell(host.name, f"calls {op.id}: {described(op)}")
             task.tag = op
@@ -231,6 +235,14 @@ class World(ABC):
     async def _trim(self, operations: Operations, op: Op) -> None:
         await operations.trim(op.session, max_messages=op.limit)
 
+    async def _fold(self, operations: Operations, op: Op) -> bool:
+        async def summarize(messages: list[Any], earlier: Any) -> str:
+            self.tell("model", f"summarizes {len(messages)} messages for call {op.id}")
+            await operations.runtime.sleep(op.seconds or 0.0)
+            return f"summary {op.id}"
+
+        return await operations.fold(op.session, summarize, max_messages=op.limit) is not None
+
     async def _clear(self, operations: Operations, op: Op) -> None:
         await operations.clear(op.session)
 
@@ -258,7 +270,11 @@ class World(ABC):
             return None
         if reading.status is not Status.FOUND or reading.session is None:
             return None
-        entries = tuple((entry.seq, entry.content) for entry in reader.entries)
+        entries = tuple(
+            (entry.seq, entry.text)
+            for entry in reader.entries
+            if not isinstance(entry, Summary) or is_in_view(entry, reading.state)
+        )
         return reading.session.life, reading.session.version, entries
 
     def _verify(self) -> None:

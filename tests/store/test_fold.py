@@ -227,38 +227,79 @@ def test_a_summarizer_that_fails_leaves_the_session_as_it_was(store: Any) -> Non
     assert store.fold("a", summing, max_messages=1) is not None
 
 
-def test_the_claim_of_a_worker_that_died_expires(store: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lease_of_a_worker_that_died_expires(store: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     say_each(store, "a", *"123")
     backend = store._operations.backend
+    lease = backend.lease
 
-    async def dead(*_: object) -> None:
-        raise MemoryStoreBackendError("it died", outcome="unknown")
+    async def dying(request: Any, deadline: float) -> Any:
+        if request.action == "release":
+            raise MemoryStoreBackendError("it died", outcome="unknown")
+        return await lease(request, deadline)
 
     with monkeypatch.context() as patched:
-        patched.setattr(backend, "erase", dead)
+        patched.setattr(backend, "lease", dying)
         with pytest.raises(ZeroDivisionError):
             store.fold("a", lambda *_: 1 / 0, max_messages=1)
     assert store.fold("a", refusing, max_messages=1) is None
-    clock.advance(fold_module.CLAIM_SECONDS + 1)
+    clock.advance(fold_module.LEASE_SECONDS + 1)
     assert store.fold("a", summing, max_messages=1) is not None
     assert texts(store, "a") == ["12"]
 
 
-def test_a_fold_that_another_did_before_the_claim_asks_no_model(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fold_that_another_did_before_the_lease_asks_no_model(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     say_each(store, "a", *"1234")
     operations = vars(store._operations).get("_operations", store._operations)  # below those that are observed
-    claim = operations._claim
+    claim = operations._right_to_ask
 
     @asynccontextmanager
     async def late(session_id: str) -> AsyncIterator[bool]:
-        monkeypatch.setattr(operations, "_claim", claim)
+        monkeypatch.setattr(operations, "_right_to_ask", claim)
         await operations.fold(session_id, summing, max_messages=2)
         async with claim(session_id) as is_ours:
             yield is_ours
 
-    monkeypatch.setattr(operations, "_claim", late)
+    monkeypatch.setattr(operations, "_right_to_ask", late)
     assert store.fold("a", refusing, max_messages=2) is None
     assert texts(store, "a") == ["12"]
+
+
+def test_nobody_sees_the_lease_of_a_fold(store: Any) -> None:
+    """It is no session of the user: not listed, not counted, not cleared, not copied."""
+    say_each(store, "a", *"1234")
+    seen: list[Any] = []
+
+    def looking(*_: object) -> str:
+        names = [session.session_id for session in store.sessions().sessions]
+        seen.append((names, store.verify().sessions, store.sessions("everturn:").sessions))
+        store.compact()
+        return "so far"
+
+    assert store.fold("a", looking, max_messages=2) is not None
+    assert seen == [(["a"], 1, ())]
+
+    def clearing(*_: object) -> str:
+        seen.append(store.clear_all())
+        return "further"
+
+    say_each(store, "a", *"5678")
+    assert store.fold("a", clearing, max_messages=2) is None  # what it covers was cleared
+    assert seen[1:] == [1]
+
+
+def test_a_fold_needs_no_lease_of_the_session(store: Any) -> None:
+    """The lease of a fold is its own: one who holds the session's may fold, and so may others."""
+    say_each(store, "a", *"1234")
+    with store.lease("a"):
+        assert store.fold("a", summing, max_messages=2) is not None
+
+
+def test_a_backend_without_leases_folds(one_store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then each worker may ask a model, and one summary stands all the same."""
+    say_each(one_store, "a", *"1234")
+    monkeypatch.setattr(one_store._operations.backend, "lease", None)
+    assert one_store.fold("a", summing, max_messages=2) is not None
+    assert texts(one_store, "a") == ["12"]
 
 
 def test_sixteen_workers_that_fold_at_once_pay_one_model(store: Any) -> None:

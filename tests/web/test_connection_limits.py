@@ -170,7 +170,10 @@ def test_a_page_that_listens_is_kept(serve: Callable[..., str]) -> None:
 
 
 def test_an_inspector_that_is_interrupted_says_that_it_stopped(url: str) -> None:
-    command = [sys.executable, "-m", "everturn.cli", "serve", url, "--no-open"]
+    # Its parent may ignore the signal, as a shell does for what it begins in the background.
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    script = f"{listen}; from everturn.cli import main; main()"
+    command = [sys.executable, "-c", script, "serve", url, "--no-open"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert "the inspector is at" in process.stdout.readline()

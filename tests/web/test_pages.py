@@ -324,3 +324,19 @@ def test_elements_escape_by_construction() -> None:
     )
     assert shown("a\u202eb") == 'a<span class="unseen">U+202E</span>b'
     assert named("a\x00b") == "a[U+0000]b"
+
+
+def test_effects_are_on_the_page_and_a_rollback_shows_those_that_stay(client: Client, url: str) -> None:
+    with everturn.open(url) as store:
+        store.once(CUSTOMER, "refund <1234>", lambda: "r-1")
+        store.begin_effect(CUSTOMER, "mail")
+        store.fail_effect(CUSTOMER, "mail", "no address")
+    made = client(admitted=True)
+    page = made.get(f"/session?id={CUSTOMER}").text
+    assert "Effects</h2>" in page
+    assert "refund &lt;1234&gt;" in page
+    assert "effect finished: refund" in page
+    asked = made.get(f"/rollback?id={CUSTOMER}&to=1").text
+    assert "Effects that stay done" in asked
+    assert "refund &lt;1234&gt;" in asked
+    assert "mail" not in asked

@@ -150,3 +150,13 @@ def point_in(store: MemoryStore, session_id: str, name: str | None) -> Snapshot 
     if name.isdecimal() and len(name) <= DIGITS:
         return int(name)
     return snapshot_in(store, session_id, name)
+
+
+def seconds_in(text: str, path: str, also: str = "") -> float:
+    """Read a duration: seconds, or 30min, 12h, 7d. Raises InvalidInput; `also` names other words that are taken."""
+    number, unit = text.rstrip("smindh"), text.lstrip("0123456789.")
+    lengths = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+    try:
+        return float(number) * lengths[unit]
+    except (ValueError, KeyError):
+        raise InvalidInput(f"is seconds, or 30min, 12h, 7d{also}; not {text!r}", path=path) from None

@@ -1,4 +1,4 @@
-"""The commands that change a session: snapshot, rollback, undo, fork, trim, clear, erase, set-ttl, compact.
+"""The commands that change a session: snapshot, rollback, undo, fork, trim, clear, set-ttl, compact.
 
 A command that removes something from the history shows it and asks. `--yes` answers for a script; without a terminal
 and without `--yes` nothing is changed.
@@ -13,14 +13,15 @@ from typing import Annotated
 
 import typer
 
-from everturn.cli.arguments import SESSION, URL, opened, point_in, session_in, snapshot_in
+from everturn.cli.arguments import SESSION, URL, opened, point_in, seconds_in, session_in, snapshot_in
+from everturn.cli.effects import effects_of, line_of
 from everturn.cli.entries import entry_lines
 from everturn.cli.output import clean, console, print_json
 from everturn.core.numbers import count, size
 from everturn.errors import InvalidInput
 from everturn.model import Entry, Receipt
 from everturn.store.sync import MemoryStore
-from everturn.ui.descriptions import contents, erased, not_erased
+from everturn.ui.descriptions import effects_that_stay
 
 YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 KEY = Annotated[str | None, typer.Option(help="An idempotency key: repeated with the same key, nothing more is done.")]
@@ -70,8 +71,9 @@ def rollback(
 ) -> None:
     """Roll a session back to a snapshot, or to a version.
 
-    Shows the entries that will leave the history and those that come back, then asks. Nothing is deleted: undo
-    restores them. If the session changes before you answer, nothing is done and an error is printed.
+    Shows the entries that will leave the history and those that come back, and effects that stay done, then asks.
+    Nothing is deleted: undo restores the entries. If the session changes before you answer, nothing is done and an
+    error is printed.
 
     \b
     Examples:
@@ -93,11 +95,21 @@ def rollback(
             with _naming_option("--to"):
                 changed = store.diff(session, now.version, target)
             _show_leaving(changed.removed, changed.added)
+            _show_staying(store, session, target if isinstance(target, int) else target.version)
             named = f"version {target}" if isinstance(target, int) else repr(clean(target.label or target.id))
-            _ask(f"roll {session!r} back to {named}?")
+            ask(f"roll {session!r} back to {named}?")
         with _naming_option("--to"):
             receipt = store.rollback(session, target, key=key, expected_version=None if yes else now)
     _done_unless_same(receipt, now.version, "rolled back", json=json)
+
+
+def _show_staying(store: MemoryStore, session_id: str, version: int) -> None:
+    """Print the effects that a rollback to a version leaves done."""
+    staying = effects_that_stay(effects_of(store, session_id), version)
+    if staying:
+        console().print(f"{count(len(staying), 'effect')} that no rollback takes back:")
+    for effect in staying[:MOST_SHOWN]:
+        console().print(line_of(effect))
 
 
 @contextmanager
@@ -131,7 +143,7 @@ def undo(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: JS
         except VersionConflict:
             if not yes:
                 _show_leaving(_since_rollback(store, session), ())
-                _ask("undo anyway, and remove these turns from the history?")
+                ask("undo anyway, and remove these turns from the history?")
             receipt = store.undo(session, key=key, expected_version=now)
     _done(receipt, "undone", json=json)
 
@@ -190,7 +202,7 @@ def trim(
     with opened(url) as store:
         facts = session_in(store, session)
         if not yes:
-            _ask(f"trim {session!r} from {count(facts.messages, 'message')} to at most {max_messages:,}?")
+            ask(f"trim {session!r} from {count(facts.messages, 'message')} to at most {max_messages:,}?")
         receipt = store.trim(session, max_messages=max_messages, keep_system=not all_roles, key=key)
         left = store.info(session).messages
     _done_unless_same(receipt, facts.version, f"trimmed to {count(left, 'message')}", json=json)
@@ -208,45 +220,9 @@ def clear(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: J
     with opened(url) as store:
         facts = session_in(store, session)
         if not yes:
-            _ask(f"clear {session!r} of {count(facts.messages, 'message')}?")
+            ask(f"clear {session!r} of {count(facts.messages, 'message')}?")
         receipt = store.clear(session, key=key)
     _done_unless_same(receipt, facts.version, "cleared", json=json)
-
-
-def erase(
-    url: URL,
-    session: SESSION,
-    confirm: Annotated[
-        str | None, typer.Option(metavar="SESSION", help="The session's id again, instead of typing it when asked.")
-    ] = None,
-    json: JSON = False,
-) -> None:
-    """Delete a session for good, with a receipt.
-
-    Deletes its entries and snapshots from the storage; this cannot be undone. You are asked to type the session's id.
-    Exit code 1 if a reader or a replica can still see the session; the receipt says so.
-
-    \b
-    Examples:
-      everturn erase sqlite:///memory.db customer-42
-      everturn erase sqlite:///memory.db customer-42 --confirm customer-42 --json
-    """
-    with opened(url) as store:
-        facts = session_in(store, session)
-        if confirm is None:
-            _need_terminal("--confirm SESSION")
-            console().print(f"this deletes {session!r} for good: {contents(facts)}")
-            confirm = typer.prompt("type the session's id to delete it", default="", show_default=False)
-        if confirm != session:
-            raise InvalidInput(f"is {confirm!r}, not {session!r}; nothing was erased", path="confirm")
-        receipt = store.erase(session)
-    if json:
-        print_json([receipt])
-    else:
-        console().print(f"erased {session!r}: {erased(receipt)}")
-        for sentence in not_erased(receipt):
-            console().print(sentence)
-    raise typer.Exit(0 if receipt.complete else 1)
 
 
 def set_ttl(
@@ -265,22 +241,11 @@ def set_ttl(
       everturn set-ttl sqlite:///memory.db customer-42 30d
       everturn set-ttl sqlite:///memory.db customer-42 never
     """
-    seconds = _seconds(ttl)
+    seconds = None if ttl == "never" else seconds_in(ttl, "ttl", ", or never")
     with opened(url) as store:
         session_in(store, session)
         receipt = store.set_ttl(session, seconds, key=key)
     _done(receipt, "never expires" if seconds is None else f"expires {ttl} after its latest change", json=json)
-
-
-def _seconds(text: str) -> float | None:
-    if text == "never":
-        return None
-    number, unit = text.rstrip("smindh"), text.lstrip("0123456789.")
-    lengths = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
-    try:
-        return float(number) * lengths[unit]
-    except (ValueError, KeyError):
-        raise InvalidInput(f"is seconds, or 30min, 12h, 7d, or never; not {text!r}", path="ttl") from None
 
 
 def compact(
@@ -326,15 +291,15 @@ def _show_leaving(leaving: tuple[Entry, ...], returning: tuple[Entry, ...]) -> N
         screen.print("the history stays as it is")
 
 
-def _ask(question: str) -> None:
+def ask(question: str) -> None:
     """Ask a person. Exits with 2 if the answer is no."""
-    _need_terminal("--yes")
+    need_terminal("--yes")
     if not typer.confirm(question):
         sys.stderr.write("everturn: nothing was changed\n")
         raise typer.Exit(2)
 
 
-def _need_terminal(option: str) -> None:
+def need_terminal(option: str) -> None:
     if not sys.stdin.isatty():
         raise InvalidInput(f"there is no terminal to ask on; give {option}", path="stdin")
 

@@ -27,7 +27,8 @@ def doctor(
 
     SQLite: the library, journal and sync, the file system, the WAL and readers that keep it from shrinking. Redis:
     persistence, eviction, memory, replicas, version. PostgreSQL: fsync, synchronous_commit, connections, bloat. Each
-    finding has its risk and a fix to paste. Exit code 1 if there are findings.
+    finding has its risk and a fix to paste. With --json also its health: reachable, writable, disk left, WAL, replicas.
+    Exit code 1 if there are findings.
 
     \b
     Examples:
@@ -36,18 +37,21 @@ def doctor(
     """
     quiet: dict[str, Any] = {} if url.startswith("sqlite") or "://" not in url else {"warnings": False}
     with opened(url, **quiet) as store:
+        health = store.health()
         backend: Any = operations_of(store).backend
         if not hasattr(backend, "examine"):
             raise Unsupported(f"the backend of {masked_url(url)!r} has nothing for doctor to examine")
         found: Examination = drive(backend.examine(time.monotonic() + operations_of(store).settings.timeout))
     if json:
-        print_json([found])
+        print_json([{"health": health, "facts": found.facts, "findings": found.findings}])
     else:
         _print(found)
+        for problem in health.problems:
+            console().print(Text(f"! {clean(problem)}", style="bold red"), soft_wrap=True)
         console().print(
             f"Settings only; the data is checked by: everturn verify {clean(masked_url(url))}", soft_wrap=True
         )
-    raise typer.Exit(1 if found.findings else 0)
+    raise typer.Exit(1 if found.findings or not health.ok else 0)
 
 
 def _print(found: Examination) -> None:

@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from everturn.cli.arguments import JSON, SESSION, URL, opened, point_in, session_in
+from everturn.cli.effects import effects_of, line_of
 from everturn.cli.entries import as_json, entry_lines
 from everturn.cli.output import clean, console, print_json, print_paged
 from everturn.core.numbers import count, lasting, size
 from everturn.errors import SessionNotFound
-from everturn.model import Change, ChatMessage, Entry, SessionInfo
+from everturn.model import Change, ChatMessage, Effect, Entry, SessionInfo
 from everturn.store.sync import MemoryStore
 from everturn.ui.descriptions import change_in_words, expiry
 from everturn.ui.times import at_time
@@ -101,6 +102,7 @@ def show(
     with opened(url, for_reading=True) as store:
         facts = session_in(store, session)
         point = point_in(store, session, at)
+        done = effects_of(store, session) if point is None and not json else []
         shown: Sequence[Entry]
         if skip_corrupt:
             shown = store.get_history(session, at=point, on_corrupt="skip")
@@ -114,11 +116,11 @@ def show(
         version = point if isinstance(point, int) else point.version
         messages = sum(isinstance(entry, ChatMessage) for entry in shown)
         facts = msgspec.structs.replace(facts, version=version, messages=messages)
-    print_paged(_conversation(facts, entries, len(shown), at, console().width))
+    print_paged(_conversation(facts, entries, len(shown), at, console().width, done))
 
 
 def _conversation(
-    facts: SessionInfo, entries: Sequence[Entry], total: int, at: str | None, width: int
+    facts: SessionInfo, entries: Sequence[Entry], total: int, at: str | None, width: int, done: Sequence[Effect]
 ) -> Iterator[Text]:
     words = [f"version {facts.version:,}", count(facts.messages, "message")]
     if at is None:
@@ -135,6 +137,9 @@ def _conversation(
         yield Text("(empty)", style="dim")
     for entry in entries:
         yield from entry_lines(entry, width)
+    if done:
+        yield Text(f"{count(len(done), 'effect')}, which no rollback takes back:", style="dim")
+    yield from map(line_of, done)
 
 
 def snapshots(url: URL, session: SESSION, json: JSON = False) -> None:

@@ -27,6 +27,7 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write; default: standard output.")
     ] = None,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="PREFIX", help="All sessions that begin with this.")] = "",
 ) -> None:
     """Write sessions as lines of JSON.
 
@@ -39,20 +40,23 @@ def export(
       everturn export sqlite:///memory.db > memory.jsonl
       everturn export redis://localhost customer-42 customer-43 -o two.jsonl
       everturn export sqlite:///memory.db | gzip > memory.jsonl.gz
+      everturn export postgresql://host/db --prefix customer-42/ -o customer-42.jsonl
     """
     from everturn.transfer.jsonl import write_sessions
 
     if output is not None and output.is_dir():
         raise InvalidInput("is a directory; give a file in it", path=str(output))
+    if prefix and sessions:
+        raise InvalidInput("give sessions or a prefix, not both", path="--prefix")
     with opened(url, for_reading=True) as store:
         for name in sessions or ():
             session_in(store, name)
         if output is None:
-            written = write_sessions(store, sessions or None, sys.stdout.buffer.write)
+            written = write_sessions(store, sessions or None, sys.stdout.buffer.write, prefix)
             sys.stdout.buffer.flush()
         else:
             with private_files.written(output) as file:
-                written = write_sessions(store, sessions or None, file.write)
+                written = write_sessions(store, sessions or None, file.write, prefix)
     sys.stderr.write(f"{count(written, 'session')} written\n")
 
 

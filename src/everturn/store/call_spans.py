@@ -10,7 +10,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from everturn import telemetry
-from everturn.errors import CorruptEntry, KeyReused, MemoryStoreBackendError, MemoryStoreError, VersionConflict
+from everturn.errors import (
+    CorruptEntry,
+    EffectInDoubt,
+    KeyReused,
+    LeaseLost,
+    MemoryStoreBackendError,
+    MemoryStoreError,
+    VersionConflict,
+)
 from everturn.events import Source
 from everturn.model import Receipt
 
@@ -106,6 +114,10 @@ def outcome_of(exc: BaseException | None) -> str:
             return "conflict"
         case CorruptEntry():
             return "corrupt"
+        case LeaseLost():
+            return "lease_lost"
+        case EffectInDoubt():
+            return "in_doubt"
         case MemoryStoreError():
             return "refused"
     return "cancelled" if type(exc).__name__ == "CancelledError" else "interrupted"

@@ -1,7 +1,7 @@
 """Fold: hides the oldest turns behind a summary that a model writes, outside of every lock and time-out.
 
 It reads and plans, asks the model, and sends one request that names the state it read. The backend applies it if
-the turns it hides are still in view; turns that were appended meanwhile stay. A claim keeps workers that fold at once
+the turns it hides are still in view; turns that were appended meanwhile stay. A lease keeps workers that fold at once
 from paying the model twice (decision 040); it is not needed for correctness.
 """
 
@@ -12,12 +12,11 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import isawaitable
 from itertools import chain
-from os import urandom
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from everturn.backend import ChangeOutcome, ChangeRequest, Fold, Query, State, Status, TakeSnapshot
+from everturn.backend import ChangeOutcome, Fold, Query, State, Status
 from everturn.core import codec
 from everturn.core.trimming import TrimCut, TrimPlanner
 from everturn.errors import InvalidInput, MemoryStoreBackendError
@@ -27,6 +26,8 @@ from everturn.store.arguments import checked_expectation, checked_id, checked_li
 from everturn.store.change_sender import Expected, Leased, new_call
 from everturn.store.context import ContextOperations, StateParts, checked_counter, is_of
 from everturn.store.key_lookup import KeyLookup
+from everturn.store.lease_holder import LeaseHolder
+from everturn.store.leases import LeaseOperations
 from everturn.store.outcomes import conflict, receipt_of
 from everturn.store.trim import TrimBounds, TrimOperations, tell
 
@@ -35,8 +36,8 @@ Summarize: TypeAlias = Callable[[list[ChatMessage], Summary | None], Any]
 """A function from the oldest messages, and the summary before them, to a text or a Summary. It may be a coroutine."""
 Embed: TypeAlias = Callable[[str], Collection[float] | Awaitable[Collection[float]]]
 
-CLAIM_SECONDS = 300.0  # how long a worker that died keeps others from folding
-CLAIMS = "everturn:fold:"  # sessions of this name, with a digest behind it, are claims
+LEASE_SECONDS = 300.0  # how long a worker that died keeps others from folding
+FOLDS = "everturn:fold:"  # with a digest behind it, the name of the lease of a session's folds; no session has it
 
 
 class FoldPlan(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ class FoldPlan(msgspec.Struct, frozen=True):
         return min(first, self.earlier.covers[0]) if self.earlier else first, last
 
 
-class FoldOperations(TrimOperations, ContextOperations, KeyLookup):
+class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperations):
     """The method `fold`."""
 
     async def fold(
@@ -95,10 +96,10 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup):
         plan = await self._fold_plan(session_id, bounds, expected_version)
         if plan is None:
             return None
-        async with self._claim(session_id) as is_ours:
+        async with self._right_to_ask(session_id) as is_ours:
             if not is_ours:
                 return None
-            if not await self._is_as_seen(session_id, plan):  # another's fold came between the plan and the claim
+            if not await self._is_as_seen(session_id, plan):  # another's fold came between the plan and the lease
                 plan = await self._fold_plan(session_id, bounds, expected_version)
                 if plan is None:
                     return None
@@ -187,20 +188,23 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup):
         answer = await self.runtime.offload(ask)
         return await self.runtime.answer(answer) if isawaitable(answer) else answer
 
-    # --- the claim ---------------------------------------------------------------------------------------------------
+    # --- the lease ---------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _claim(self, session_id: str) -> AsyncIterator[bool]:
-        """Hold the right to fold a session: another session, which begins only if there is none, and expires."""
-        name = CLAIMS + codec.digest(session_id.encode()).hex()
-        effect = TakeSnapshot(urandom(12).hex(), None)
-        request = ChangeRequest(name, effect, new_call(), CLAIM_SECONDS, expected_version=0)
-        outcome = await self.call(partial(self._attempt, request))
-        if outcome.status is Status.CONFLICT:
+    async def _right_to_ask(self, session_id: str) -> AsyncIterator[bool]:
+        """Hold the right to ask a model about a session: a lease of its own, which is not the session's.
+
+        Yields False if another worker has it. A backend without leases lets everybody ask: that costs money, not turns.
+        """
+        if getattr(self.backend, "lease", None) is None:
+            yield True
+            return
+        lease = LeaseHolder(FOLDS + codec.digest(session_id.encode()).hex(), LEASE_SECONDS)
+        if (await self.send_lease(lease, "take")).status is not Status.APPLIED:
             yield False
             return
         try:
             yield True
         finally:
             with suppress(MemoryStoreBackendError):  # else it expires
-                await self.call(lambda _, by: self.backend.erase(name, outcome.life, by))
+                await self.send_lease(lease, "release")

@@ -12,7 +12,9 @@ from typing import Any, cast
 from everturn import events, telemetry
 from everturn.errors import (
     CorruptEntry,
+    EffectInDoubt,
     KeyReused,
+    LeaseLost,
     MemoryStoreBackendError,
     MemoryStoreError,
     VersionConflict,
@@ -79,5 +81,10 @@ def tell_failure(exc: MemoryStoreError, name: str, source: Source, session_id: s
             events.tell(events.CORRUPT_ENTRY, source, **told, seq=exc.seq, reason=events.reason(exc))
         case VersionConflict():
             events.tell(events.CONFLICT, source, **told, expected=exc.expected, actual=exc.actual)
+        case LeaseLost():
+            events.tell(events.LEASE_LOST, source, **told | {"session_id": exc.session_id}, token=exc.token)
+        case EffectInDoubt():
+            attempt, in_progress = exc.effect.attempt, exc.in_progress
+            events.tell(events.EFFECT_IN_DOUBT, source, **told, attempt=attempt, in_progress=in_progress)
         case KeyReused():
             events.tell(events.KEY_REUSED, source, **told, version=exc.receipt.version)

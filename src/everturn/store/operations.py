@@ -6,14 +6,17 @@ Each checks its arguments, sends a request to the backend, and turns the answer 
 from __future__ import annotations
 
 from everturn.store.effects import EffectOperations
+from everturn.store.erase_many import EraseManyOperations
 from everturn.store.fold import FoldOperations
+from everturn.store.health import HealthOperations
 from everturn.store.leases import LeaseOperations
-from everturn.store.maintenance import MaintenanceOperations
 from everturn.store.reads import ReadOperations
 from everturn.store.retries import Runtime, Settings
 
 
-class Operations(MaintenanceOperations, FoldOperations, EffectOperations, LeaseOperations, ReadOperations):
+class Operations(
+    EraseManyOperations, FoldOperations, EffectOperations, LeaseOperations, ReadOperations, HealthOperations
+):
     """Methods of a store. sync.py and aio.py document them, and lend a clock and a way to wait (Runtime)."""
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from datetime import datetime
 from inspect import iscoroutine
 from typing import Literal, Self, TypeVar
 
 from everturn.backend import Backend, drive
 from everturn.errors import InvalidInput
+from everturn.health_report import Health
 from everturn.model import (
     JSON,
     Change,
@@ -1214,6 +1216,41 @@ class MemoryStore:
         """
         return drive(self._operations.erase(session_id))
 
+    def erase_all(
+        self,
+        *,
+        prefix: str = "",
+        changed_before: float | datetime | None = None,
+        progress: Callable[[ErasureReceipt], object] | None = None,
+    ) -> ErasureReceipt:
+        """Erase all sessions of a user, or all that have not changed for long, each as `erase` does.
+
+        It goes session by session. If it is interrupted, or fails midway, repeat the call: it goes on with the rest.
+        With a prefix that ends in `/`, sessions that adapters keep beside it (`app/user#state`) are erased too.
+
+        ```python
+        from datetime import UTC, datetime, timedelta
+
+        store.erase_all(prefix="customer-42/")
+        store.erase_all(changed_before=datetime.now(UTC) - timedelta(days=90))
+        ```
+
+        Args:
+            prefix: Only sessions whose id begins with this.
+            changed_before: Only sessions whose latest change was before this moment: a datetime, or seconds since 1970.
+                A session that is changed while this runs is left alone.
+            progress: Called after each session with the receipt so far.
+
+        Returns:
+            One receipt for all: `sessions` says how many, `session_id` is the prefix.
+
+        Raises:
+            InvalidInput: Neither a prefix nor `changed_before` is given: that would erase everything.
+            Unsupported: The backend cannot compare the version while it erases, which `changed_before` needs.
+            MemoryStoreBackendError: The backend failed. Sessions that were erased before stay erased.
+        """
+        return drive(self._operations.erase_all(prefix=prefix, changed_before=changed_before, progress=progress))
+
     # --- facts -------------------------------------------------------------------------------------------------------
 
     def state(
@@ -1389,6 +1426,22 @@ class MemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         return drive(self._operations.compact(session_id, drop_undo=drop_undo))
+
+    def health(self) -> Health:
+        """Look whether the store can be read and written now, for a readiness probe. Changes nothing.
+
+        A fault is told in the report and not raised; the call ends within `timeout`.
+
+        ```python
+        if not store.health():
+            print(store.health().problems)
+        ```
+
+        Returns:
+            A report that is true in an `if` where reads and writes work. `problems` says what is wrong, in words;
+                `disk_free`, `wal_bytes` and `replicas` are None where the backend has no such thing.
+        """
+        return drive(self._operations.health())
 
     def close(self) -> None:
         """Release the connections and files that this store opened. Calls after it fail; a second close does nothing.

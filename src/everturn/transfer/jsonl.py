@@ -21,6 +21,7 @@ from everturn.backend import Status, drive
 from everturn.core.validation import MAX_NESTING
 from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError, SessionNotFound
 from everturn.model import CopyProgress, CopyReport
+from everturn.store.erase_many import with_sessions_beside
 from everturn.store.maintenance import without_advice
 from everturn.store.sync import MemoryStore, operations_of
 from everturn.transfer import copy_stores, session_lines
@@ -40,15 +41,17 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # the strings of a line 
 # --- export ----------------------------------------------------------------------------------------------------------
 
 
-def write_sessions(store: MemoryStore, sessions: Sequence[str] | None, write: Callable[[bytes], object]) -> int:
-    """Write sessions, all or those named, each as it was at one moment: its outline, its entries, its changes.
+def write_sessions(
+    store: MemoryStore, sessions: Sequence[str] | None, write: Callable[[bytes], object], prefix: str = ""
+) -> int:
+    """Write sessions, all (that begin with `prefix`) or those named, each as it was at one moment.
 
     Returns how many. A session is written only when all of it has been read and found sound. Raises SessionNotFound for
     one that is named and not there, CorruptEntry.
     """
     end = Endpoint(operations_of(store), "source")
     written = 0
-    for session_id in _every(store) if sessions is None else sessions:
+    for session_id in _every(store, prefix) if sessions is None else sessions:
         with tempfile.SpooledTemporaryFile(IN_MEMORY) as spool:
             if not _read(end, session_id, spool):
                 if sessions is not None:
@@ -61,13 +64,14 @@ def write_sessions(store: MemoryStore, sessions: Sequence[str] | None, write: Ca
     return written
 
 
-def _every(store: MemoryStore) -> Iterator[str]:
-    page: str | None = None
-    while True:
-        found = store.sessions(limit=500, page=page)
-        yield from (session.session_id for session in found.sessions)
-        if (page := found.next) is None:
-            return
+def _every(store: MemoryStore, prefix: str) -> Iterator[str]:
+    for each in with_sessions_beside(prefix):
+        page: str | None = None
+        while True:
+            found = store.sessions(each, limit=500, page=page)
+            yield from (session.session_id for session in found.sessions)
+            if (page := found.next) is None:
+                break
 
 
 def _read(end: Endpoint, session_id: str, spool: IO[bytes]) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
 from everturn.core.numbers import count, lasting, size
-from everturn.model import JSON, Change, ErasureReceipt, SessionInfo, Summary
+from everturn.model import JSON, Change, Effect, ErasureReceipt, SessionInfo, Summary
+
+EFFECT_CHANGES = {"begin_effect": "begun", "finish_effect": "finished", "fail_effect": "failed"}
 
 
 class CalledTool(msgspec.Struct, frozen=True):
@@ -48,8 +51,9 @@ def contents(session: SessionInfo) -> str:
 
 
 def erased(receipt: ErasureReceipt) -> str:
-    """`14 entries, 2 snapshots, 3.1 KB`."""
-    return (
+    """`14 entries, 2 snapshots, 3.1 KB`; of several sessions: `3 sessions, 14 entries, ...`."""
+    sessions = "" if receipt.sessions == 1 else f"{count(receipt.sessions, 'session')}, "
+    return sessions + (
         f"{count(receipt.entries, 'entry', 'entries')}, {count(receipt.snapshots, 'snapshot')}, {size(receipt.bytes)}"
     )
 
@@ -60,10 +64,44 @@ def not_erased(receipt: ErasureReceipt) -> list[str]:
     return [*waiting, *(f"Bytes may remain in {place}." for place in receipt.remains)]
 
 
+def effect_in_words(effect: Effect) -> str:
+    """`in doubt or in progress: begun by pid-7-ab12 at 2026-11-18 12:00:00 with {"amount":20}`, or how it ended."""
+    began = f"begun by {effect.by} at {_moment(effect.at)}"
+    if effect.lease is not None:
+        began += f" under lease {effect.lease}"
+    if effect.attempt > 1:
+        began += f", attempt {effect.attempt}"
+    if effect.request is not None:
+        began += f", request {_json(effect.request)}"
+    note = "" if effect.note is None else f" ({effect.note})"
+    match effect.status:
+        case "finished":
+            return f"finished with {_json(effect.result)}{note}; {began}"
+        case "failed":
+            return f"failed with {_json(effect.error)}{note}; {began}"
+    return f"in doubt or in progress: {began}"
+
+
+def effects_that_stay(effects: Sequence[Effect], version: int) -> list[Effect]:
+    """Effects that were begun after a version and have not failed: a rollback to it does not take them back."""
+    return [effect for effect in effects if effect.version > version and effect.status != "failed"]
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _json(value: JSON) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
 def change_in_words(change: Change, labels: Mapping[str, str | None]) -> str:
     """A change that wrote no entries: `rollback to 'before the new prompt'`. `labels` are those of the snapshots that
     are still there, by id."""
     kind = change.kind.replace("_", " ")
+    if change.kind in EFFECT_CHANGES:
+        return f"effect {EFFECT_CHANGES[change.kind]}: {change.label}"
     if not change.snapshot:
         return f"{kind} to {change.label}" if change.label else kind
     label = change.label or labels.get(change.snapshot)

@@ -13,10 +13,11 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from everturn.core.numbers import count
 from everturn.errors import InvalidInput
-from everturn.model import Receipt, SessionInfo, Snapshot
-from everturn.ui.descriptions import contents, erased, not_erased
+from everturn.model import Effect, Receipt, SessionInfo, Snapshot
+from everturn.ui.descriptions import contents, effects_that_stay, erased, not_erased
 from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.compare import changed
+from everturn.web.effects import effect_list, effects_of
 from everturn.web.links import link, number_in, point_in, url
 from everturn.web.page import InspectorContext, ago, inspector_of, page
 
@@ -150,8 +151,18 @@ async def rollback_page(request: Request) -> Response:
         tag("p", "Nothing is deleted: undo brings it back, and snapshots stay."),
         form(facts, "rollback", "Roll back", tag("input", type="hidden", name="to", value=to), class_="bar"),
         link("/session", "Cancel", id=session_id),
+        effect_list("Effects that stay done", await _staying(inspector, session_id, target)),
         changed(found, facts.version, to),
     )
+
+
+async def _staying(inspector: InspectorContext, session_id: str, target: int | str) -> list[Effect]:
+    """The effects that a rollback to a snapshot or a version does not take back."""
+    version = target
+    if isinstance(target, str):
+        snapshots = await inspector.store.list_snapshots(session_id)
+        version = next((one.version for one in snapshots if one.id == target), 0)
+    return effects_that_stay(await effects_of(inspector.store, session_id), int(version))
 
 
 def _named(target: int | str) -> str:

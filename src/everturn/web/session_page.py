@@ -15,6 +15,7 @@ from everturn.ui.change_graph import Moment
 from everturn.ui.descriptions import change_in_words, expiry
 from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.actions import buttons, buttons_of_the_past, snapshot_list, toast
+from everturn.web.effects import effect_list, effects_of
 from everturn.web.entries import entries, plain
 from everturn.web.links import link, number_in, point_in, url
 from everturn.web.page import InspectorContext, ago, fragment, inspector_of, page, stamp
@@ -103,6 +104,7 @@ async def _body(inspector: InspectorContext, seen: SessionWindow, request: Reque
             tag("div", drawn(moments, facts.session_id, words, at), class_="scroll"),
             older,
             snapshot_list(inspector, facts, snapshots),
+            effect_list("Effects", await effects_of(inspector.store, facts.session_id)),
             aria_label="Timeline",
         ),
     ]

@@ -161,6 +161,7 @@ class Place:
     orders_by_change = True  # sessions(order="recent")
     keeps_the_expired = True  # until writers and compact come by; else the backend sees to it
     has_readers = True  # whose transactions may need what was erased
+    erases_by_age = True  # erase_all(changed_before=...)
     far = False  # a network lies between, which may keep a request that was given up
     keeps_names = False  # of what was erased, for as long as a request under way may live: it names the tombstone
     notices_kinds = True  # that were changed, in reads of a part of a history too

@@ -80,7 +80,7 @@ class ToyDoor:
 
 
 class Toy(Place):
-    shared = keeps_the_expired = has_readers = False
+    shared = keeps_the_expired = has_readers = erases_by_age = False
     examples = 15
 
     def __init__(self, *args: Any) -> None:

@@ -2,6 +2,7 @@
 
 session_service.py  EverturnSessionService, ADK's interface
 events.py           ADK's events as entries and back
+compactions.py      which compactions an append may follow
 session_state.py    the state of one session, from its records
 shared_state.py     `app:` and `user:` state, each in a session of its own
 session_ids.py      app, user and session name as one session id

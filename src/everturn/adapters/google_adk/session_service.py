@@ -26,6 +26,7 @@ from google.adk.sessions.session import Session
 
 from everturn import AsyncMemoryStore, KeyReused, MemoryStore, Receipt, SessionState, VersionConflict
 from everturn.adapters._shared.sync_async import CallRunner, settled
+from everturn.adapters.google_adk.compactions import later_compactions
 from everturn.adapters.google_adk.events import STATE, to_entries, to_events
 from everturn.adapters.google_adk.session_ids import names_of, prefix_of, session_of, state_of
 from everturn.adapters.google_adk.session_state import (
@@ -64,9 +65,10 @@ class EverturnSessionService(BaseSessionService):
     """ADK sessions in an everturn store. An event is one turn of the everturn session `app/user/session`.
 
     An event is stored once, however often it is appended. A stale `Session` object (someone else has appended since)
-    is refused with `StaleSessionError`, and nothing is written. Staleness is judged by the session's version, never by
-    a clock. An event and its change of the session's state are one atomic step. Changes of `app:` and `user:` state
-    follow in steps of their own: shared_state.py says how they survive a crash in between. The caller closes the store.
+    is refused with `StaleSessionError`, and nothing is written; a compaction alone makes no object stale. Staleness is
+    judged by the session's version, never by a clock. An event and its change of the session's state are one atomic
+    step. Changes of `app:` and `user:` state follow in steps of their own: shared_state.py says how they survive a
+    crash in between. The caller closes the store.
     """
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
@@ -249,15 +251,22 @@ class EverturnSessionService(BaseSessionService):
                 session.app_name, session.user_id, delta, loaded_at.app, loaded_at.user
             )
             turn.append(state_record(event.id, delta, loaded_at.app, loaded_at.user))
-        expected = Receipt(session_id, loaded_at.life, loaded_at.version)
-        try:
-            receipt = await self._append_once(session_id, session, event, turn, expected)
-        except VersionConflict as exc:
-            if exc.actual == 0:
-                raise SessionNotFoundError(f"Session {session.id} not found.") from exc
-            raise _stale(session, f"is at version {exc.actual}, and was loaded at {loaded_at.version}") from exc
+        expected, compactions = Receipt(session_id, loaded_at.life, loaded_at.version), list[Event]()
+        receipt: Receipt | None = None
+        while True:
+            try:
+                receipt = await self._append_once(session_id, session, event, turn, expected)
+                break
+            except VersionConflict as exc:
+                if exc.actual == 0:
+                    raise SessionNotFoundError(f"Session {session.id} not found.") from exc
+                behind = await self._behind_compactions(session_id, session, event, loaded_at)
+                if behind is None:
+                    raise _stale(session, f"is at version {exc.actual}, and was loaded at {loaded_at.version}") from exc
+                expected, compactions = behind
         known = receipt is None
         if receipt is not None:
+            session.events.extend(compactions)
             loaded_at = LoadedAt(receipt.life, receipt.version, loaded_at.app, loaded_at.user)
         await self._share(session.app_name, session.user_id, event.id, delta, loaded_at)
         return None if known else loaded_at
@@ -275,6 +284,16 @@ class EverturnSessionService(BaseSessionService):
             # The id was used with another content: this is a different event.
             receipt = await self._store.append(session_id, turn, expected_version=expected)
         return None if receipt.replayed and event in session.events else receipt
+
+    async def _behind_compactions(
+        self, session_id: str, session: Session, event: Event, loaded_at: LoadedAt
+    ) -> tuple[Receipt, list[Event]] | None:
+        """Return where the session stands, and its new compactions, if only these came since the object was loaded."""
+        stored = await self._store.state(session_id)
+        later = later_compactions(to_events(stored.entries), session, event)
+        if later and (stored.life, stored.version) == (loaded_at.life, loaded_at.version + len(later)):
+            return Receipt(session_id, stored.life, stored.version), later
+        return None
 
     async def _found_loaded_at(self, session: Session, session_id: str) -> LoadedAt:
         """Find where an object stands that the service did not load (from JSON, say), by the latest event it has.

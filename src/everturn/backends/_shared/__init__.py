@@ -6,4 +6,5 @@ verification.py       checks of a stored session, and the errors for damage
 server_warnings.py    findings about a server or file, for warnings and `doctor`
 server_clock.py       estimate of a server's clock from its replies
 thread_pool.py        a bounded pool of connections, lent to one thread at a time
+deadline_watch.py     one timer of an event loop for all changes that wait
 """

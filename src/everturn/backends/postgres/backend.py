@@ -47,6 +47,7 @@ from everturn.backends.postgres.executor import AsyncExecutor, Executor, Rows, S
 from everturn.backends.postgres.timed_connections import LONGEST
 from everturn.core.codec import EntryRow
 from everturn.errors import CorruptEntry, MemoryStoreBackendError
+from everturn.health_report import Health
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
@@ -104,6 +105,10 @@ class PostgresBackend:
     async def examine(self, deadline: float) -> Examination:
         """Examine the server for `doctor`."""
         return await doctor.examine(self._executor, self._schema, deadline)
+
+    async def health(self, deadline: float) -> Health:
+        """Ask the server whether it takes writes, and for its replicas."""
+        return await open_checks.health(self._executor, deadline)
 
     async def _ask(self, name: str, parameters: tuple[Any, ...], deadline: float, *, writes: bool = False) -> Rows:
         if not self._ready:
@@ -302,10 +307,15 @@ class PostgresBackend:
 
     # --- maintenance -------------------------------------------------------------------------------------------------
 
-    async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
+    async def erase(self, session_id: str, life: str | None, deadline: float, *, version: int | None = None) -> Erasure:
         issued, not_after, sent = await self._first_window(deadline)
         limits = (STEP, _lock_timeout(deadline - sent), issued, not_after, self._now())
-        (row,) = await self._ask("erase", (self._namespace, session_id, life, *limits), deadline, writes=True)
+        named = (self._namespace, session_id)
+        if version is None:
+            (row,) = await self._ask("erase", (*named, life, *limits), deadline, writes=True)
+        else:
+            values = (*named, version, *named, life, *limits)
+            (row,) = await self._ask("erase_at_version", values, deadline, writes=True)
         entries, snapshots, size, xid, spared, told, is_left = row
         self._learn(told, sent)
         is_seen = True

@@ -22,6 +22,7 @@ from typing import cast
 
 from everturn import telemetry
 from everturn.backend import ChangeOutcome, ChangeRequest
+from everturn.backends._shared.deadline_watch import DeadlineWatch
 from everturn.backends.postgres import errors
 from everturn.backends.postgres.change_wire import RequestWindow, size_of
 from everturn.backends.postgres.executor import AsyncExecutor, Rows, SqlCall
@@ -56,7 +57,7 @@ def _is_ending() -> bool:
 class _Waiting:
     """A change that a task waits for."""
 
-    __slots__ = ("answer", "deadline", "request", "sent", "size", "timer")
+    __slots__ = ("answer", "deadline", "request", "sent", "size")
 
     def __init__(self, request: ChangeRequest, size: int, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
         self.request = request
@@ -64,7 +65,6 @@ class _Waiting:
         self.deadline = deadline
         self.answer: asyncio.Future[ChangeOutcome] = loop.create_future()
         self.sent = False
-        self.timer: asyncio.TimerHandle | None = None
 
     def fail(self, error: BaseException) -> None:
         if not self.answer.done():
@@ -110,13 +110,14 @@ class StatementQueue:
         self._queue: deque[_Waiting] = deque()
         self._senders: set[asyncio.Task[None]] = set()
         self._begun = 0  # statements begun
+        self._deadlines = DeadlineWatch(self._expire)
         self._watch: asyncio.TimerHandle | None = None
 
     async def send(self, request: ChangeRequest, size: int, deadline: float) -> ChangeOutcome:
         """Have a change made, whose entries have so many bytes."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(request, size, deadline, loop)
-        waiting.timer = loop.call_later(deadline - time.monotonic(), self._expire, waiting)
+        self._deadlines.add(waiting, deadline)
         self._queue.append(waiting)
         if not self._senders:
             self._start_sender()
@@ -128,7 +129,7 @@ class StatementQueue:
             await self._settle(waiting)
             raise
         finally:
-            waiting.timer.cancel()
+            self._deadlines.remove(waiting)
 
     def _start_sender(self) -> None:
         self._senders.add(asyncio.get_running_loop().create_task(self._run()))
@@ -261,3 +262,4 @@ class StatementQueue:
             await asyncio.wait(list(self._senders))
         if self._watch is not None:
             self._watch.cancel()
+        self._deadlines.close()

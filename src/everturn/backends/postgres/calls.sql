@@ -44,6 +44,14 @@ SELECT * FROM everturn.fork_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 SELECT entries, snapshots, bytes, xid::pg_catalog.text, spared, told, left_over
   FROM everturn.erase_v3(%s, %s, %s, %s, %s, %s, %s, %s)
 
+-- erase_at_version: the same, if the life named is at this version; its row is locked before it is looked at
+SELECT entries, snapshots, bytes, xid::pg_catalog.text, spared, told, left_over
+  FROM everturn.erase_v1(%s, %s, coalesce((
+           SELECT CASE WHEN n.version OPERATOR(pg_catalog.=) %s::pg_catalog.int8 THEN n.life ELSE '' END
+             FROM everturn.sessions n
+            WHERE n.namespace OPERATOR(pg_catalog.=) %s AND n.session_id OPERATOR(pg_catalog.=) %s
+              AND n.life OPERATOR(pg_catalog.=) %s AND NOT n.ended FOR UPDATE), ''), %s, %s, %s, %s, %s)
+
 -- erase_more: remove rows that it left
 SELECT entries, snapshots, bytes, xid::pg_catalog.text, left_over FROM everturn.erase_more_v1(%s, %s, %s)
 

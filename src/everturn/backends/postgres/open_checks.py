@@ -9,6 +9,7 @@ import msgspec
 from everturn.backends._shared.server_warnings import Finding
 from everturn.backends.postgres.executor import Executor, SqlCall
 from everturn.errors import Unsupported
+from everturn.health_report import Health
 
 OLDEST = 140000
 STALE = 10  # seconds behind
@@ -104,3 +105,18 @@ def wrong_with(server: PostgresSettings) -> Iterator[tuple[str, str, str]]:
             "every change waits for it until its time-out, and ends as unknown",
             "bring the standby back, or ALTER SYSTEM SET synchronous_standby_names = '...'",
         )
+
+
+HEALTH = (
+    "SELECT pg_catalog.pg_is_in_recovery(), "
+    "pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'on', "
+    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication)"
+)
+
+
+async def health(executor: Executor, deadline: float) -> Health:
+    """Ask the server whether it takes writes. Raises MemoryStoreBackendError if it does not answer."""
+    ((in_recovery, read_only, replicas),) = await executor.run(SqlCall(HEALTH), deadline)
+    why = "it is a standby, which takes no writes" if in_recovery else "it is read-only" if read_only else None
+    problems = () if why is None else (f"{executor.name}: {why}",)
+    return Health(reachable=True, writable=why is None, seconds=0.0, problems=problems, replicas=int(replicas))

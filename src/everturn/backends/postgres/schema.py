@@ -96,8 +96,9 @@ def _scripts(schema: str, found: _Found, current: int) -> list[SqlCall]:
         scripts.append(SqlCall(calls["create_schema"]))
     if found.version == 0:
         scripts.append(SqlCall(calls["create_record"]))
+    ours = package_version("everturn")
     for number in range(found.version + 1, current + 1):
         # First its record: if another worker was faster, this fails, and all of it with it.
-        scripts.append(SqlCall(calls["insert_record"], (number, package_version("everturn"))))
+        scripts.append(SqlCall(calls["insert_record"], (number, ours)))
         scripts += (SqlCall(script) for script in statements.migration(number, schema))
     return scripts

@@ -43,6 +43,7 @@ from everturn.backends.redis.session_state import retry_across_lives
 from everturn.backends.redis.stored_form import MICROSECONDS
 from everturn.backends.redis.transport.blocking_pool import Transport
 from everturn.core.codec import EntryRow
+from everturn.health_report import Health
 from everturn.model import Change, Compaction, Page, Problem
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
@@ -145,9 +146,13 @@ class RedisBackend:
         with corrupt_if_damaged(arrival.outline.session_id):
             return await transfer.restore(self._sender, self._names, arrival, self._now(), deadline)
 
-    async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
+    async def health(self, deadline: float) -> Health:
+        """Ask every master for its role, its last writes to disk, and its replicas."""
+        return await open_checks.health(self.sender, deadline)
+
+    async def erase(self, session_id: str, life: str | None, deadline: float, *, version: int | None = None) -> Erasure:
         keys = self._names.keys(session_id)
-        return await maintenance.erase(self._sender, keys, session_id, life, self._now(), deadline)
+        return await maintenance.erase(self._sender, keys, session_id, life, self._now(), deadline, version)
 
     async def compact(self, session_id: str | None, deadline: float, *, drop_undo: bool = False) -> Compaction:
         if session_id is None:

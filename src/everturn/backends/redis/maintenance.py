@@ -149,12 +149,20 @@ def _forgotten(
     return merge([*already, *((version, version) for version, is_lost in zip(versions, lost, strict=True) if is_lost)])
 
 
-async def erase(sender: Sender, keys: Keys, session_id: str, life: str | None, now: str, deadline: float) -> Erasure:
+async def erase(
+    sender: Sender,
+    keys: Keys,
+    session_id: str,
+    life: str | None,
+    now: str,
+    deadline: float,
+    version: int | None = None,
+) -> Erasure:
     """Delete every part of the session, in one step; the server frees the memory in the background. The erasure is
     complete when every connected replica has done it, too: WAIT, on the same connection, says so."""
     server = await server_of(sender, keys[0], deadline)
     count = len(server.replicas)
-    named = ["w" if count else "", "-" if life is None else life]
+    named = ["w" if count else "", "-" if life is None else life, "" if version is None else version]
     commands: list[Command] = [ScriptCall(scripts.ERASE, keys, named, clock=now)]
     if count:
         commands.append(("WAIT", count, max(1, int(min(REPLICA_WAIT, (deadline - time.monotonic()) / 4) * 1000))))

@@ -15,6 +15,7 @@ from everturn.backends.redis.transport.blocking_pool import where
 from everturn.backends.redis.transport.resp import Command
 from everturn.backends.redis.url import Node
 from everturn.errors import MemoryStoreBackendError
+from everturn.health_report import Health
 
 STALE = 10  # seconds since a replica was last heard of
 SETTINGS = ("save", "appendfsync", "min-replicas-to-write")
@@ -162,3 +163,33 @@ def _replicated(server: ServerAnswers, wait_replicas: int) -> Iterator[tuple[str
             "every change is refused",
             "add replicas, or lower min-replicas-to-write",
         )
+
+
+async def health(sender: Sender, deadline: float) -> Health:
+    """Ask every master whether it takes writes. Raises MemoryStoreBackendError if one does not answer."""
+    problems: list[str] = []
+    replicas, masters = 0, [node for _, node in await sender.topology.masters(deadline)]
+    writable = True
+    for node in masters:
+        told = await about(sender, node, _share(deadline, len(masters)))
+        refusals = list(_refuses_writes(told))
+        writable = writable and not refusals
+        problems += (f"{where(node)}: {why}" for why in refusals)
+        replicas += int(told.get("connected_slaves", 0))
+    if replicas < sender.replicas:
+        writable = False
+        problems.append(f"{replicas} replicas are connected, and wait_replicas={sender.replicas}")
+    return Health(reachable=True, writable=writable, seconds=0.0, problems=tuple(problems), replicas=replicas)
+
+
+def _refuses_writes(told: Mapping[str, str]) -> Iterator[str]:
+    if told.get("role", "master") != "master":
+        yield "it is a replica, which takes no writes"
+    if told.get("loading", "0") != "0":
+        yield "it is loading its data"
+    limit, used = int(told.get("maxmemory", 0)), int(told.get("used_memory", 0))
+    if limit and used >= limit and told.get("maxmemory_policy") == "noeviction":
+        yield f"its memory is full ({used:,} of {limit:,} bytes)"
+    for name in ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"):
+        if told.get(name, "ok") != "ok":
+            yield f"{name} is {told[name]}: look at its disk"

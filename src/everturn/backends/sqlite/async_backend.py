@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import apsw
 
+from everturn.backends._shared.deadline_watch import DeadlineWatch
 from everturn.backends.sqlite.backend import SqliteOperations, Work
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.database import Database
@@ -56,6 +57,7 @@ class AsyncSqliteBackend(SqliteOperations):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self.loop = asyncio.get_running_loop()
+        self._watch = DeadlineWatch(self._expire)
         self._settled: deque[_AsyncJob] = deque()
         self._loop_called = False
         self._closed = False
@@ -77,7 +79,7 @@ class AsyncSqliteBackend(SqliteOperations):
         self._refuse_if_closed()
         waiter: asyncio.Future[None] = self.loop.create_future()
         job = _AsyncJob(work, deadline, backend=self, waiter=waiter)
-        timer = self.loop.call_later(deadline - time.monotonic(), self._expire, job)
+        self._watch.add(job, deadline)
         try:
             if self._commits.enqueue(job):
                 self.want_lead()  # last: the writer thread can have the interpreter when this one waits
@@ -87,7 +89,7 @@ class AsyncSqliteBackend(SqliteOperations):
                 await self._outcome_of(job)  # it has begun: nothing may be written after the caller has been told
             raise
         finally:
-            timer.cancel()
+            self._watch.remove(job)
         if job.error is not None:
             raise job.error
         result: T = job.result
@@ -160,6 +162,7 @@ class AsyncSqliteBackend(SqliteOperations):
         if not self._closed:
             self._closed = True
             await asyncio.shield(self.loop.run_in_executor(None, self._close))
+            self._watch.close()
 
     # --- in threads of our own ---------------------------------------------------------------------------------------
 

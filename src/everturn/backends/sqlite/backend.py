@@ -13,6 +13,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+import msgspec
+
 from everturn import events
 from everturn.backend import (
     ChangeOutcome,
@@ -34,6 +36,7 @@ from everturn.backends.sqlite import (
     compaction,
     effects,
     fork_session,
+    health,
     leases,
     listing,
     maintenance,
@@ -50,6 +53,7 @@ from everturn.backends.sqlite.group_commit import GroupCommit
 from everturn.core.codec import EntryRow
 from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import CorruptEntry, MemoryStoreBackendError, MemoryStoreError
+from everturn.health_report import Health
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
@@ -191,21 +195,35 @@ class SqliteOperations(ABC):
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
         return await self._write(lambda db: transfer.restore(db, arrival, self._now(db)), deadline)
 
-    async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
-        erasing = raising_corrupt_entry(session_id, lambda db: maintenance.erase(db, session_id, life, self._now(db)))
-        removed = await self._write(erasing, deadline)
+    async def erase(self, session_id: str, life: str | None, deadline: float, *, version: int | None = None) -> Erasure:
+        erasure = await self.remove_session(session_id, life, deadline, version=version)
+        receipt = erasure.receipt
         complete = False
-        with suppress(
-            MemoryStoreBackendError
-        ):  # the session is gone for every reader; `complete` tells whether its bytes are
+        with suppress(MemoryStoreBackendError):  # the session is gone for every reader; `complete` tells of its bytes
+            complete = receipt.complete and await self.scrub(deadline)
+        return Erasure(msgspec.structs.replace(receipt, complete=complete), erasure.spared)
+
+    async def remove_session(
+        self, session_id: str, life: str | None, deadline: float, *, version: int | None = None
+    ) -> Erasure:
+        """Erase a session but for the last copies of its bytes, which `scrub` removes, once for any number of them."""
+        erasing = raising_corrupt_entry(
+            session_id, lambda db: maintenance.erase(db, session_id, life, self._now(db), version)
+        )
+        removed = await self._write(erasing, deadline)
+        with suppress(MemoryStoreBackendError):
             while removed.left and time.monotonic() < deadline:
                 removed = removed.plus(await self._write(partial(maintenance.remove, lives=removed.left), deadline))
-            complete = not removed.left and await self._outside_transaction(maintenance.scrub, deadline)
-        if not complete:
+        numbers = removed.entries, removed.snapshots, removed.bytes
+        return Erasure(ErasureReceipt(session_id, *numbers, not removed.left), removed.spared)
+
+    async def scrub(self, deadline: float) -> bool:
+        """Remove the last copies of erased bytes. False: a reader pins them, or there is no room or time for it."""
+        is_clean = await self._outside_transaction(maintenance.scrub, deadline)
+        if not is_clean:
             why = "a reader holds old pages, the disk has no room for a copy, or the time-out is too short"
             events.tell(events.UPKEEP_FAILED, self._database.source, step="checkpoint", reason=why)
-        receipt = ErasureReceipt(session_id, removed.entries, removed.snapshots, removed.bytes, complete)
-        return Erasure(receipt, removed.spared)
+        return is_clean
 
     async def compact(self, session_id: str | None, deadline: float, *, drop_undo: bool = False) -> Compaction:
         if session_id is not None:
@@ -252,6 +270,17 @@ class SqliteOperations(ABC):
             from everturn.backends.sqlite import doctor  # seldom used, and slow to import
 
         return await self._outside_transaction(lambda db: doctor.examine(db, self._database.path), deadline)
+
+    async def health(self, deadline: float) -> Health:
+        """Read, and take the write lock for a moment without writing."""
+        await self._read(lambda db: db.value("SELECT count(*) FROM sqlite_schema"), deadline)
+        refused: str | None = None
+        try:
+            await self._write(lambda _: None, deadline)
+        except MemoryStoreError as exc:
+            refused = str(exc)
+        with translated(self._database.name):
+            return health.report(self._database.path, refused=refused)
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import msgspec
@@ -21,6 +22,8 @@ from everturn.core.paths import Range, State, clip
 from everturn.core.plan_change import Plan
 
 SQL = statements.load("fork_session.sql")
+# Seqs whose rows one statement copies: from a table into itself, SQLite holds all that a statement copies in memory.
+PORTION = 4096
 
 
 def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
@@ -50,9 +53,11 @@ def _copy(db: Connection, source: SessionRow, state: State, birth: ChangeRequest
     whole = ranges_as_json(kept + clip(path, state.floor + 1, state.head), path)
     summaries = ranges_as_json(clip(path, state.cleared + 1, state.floor), path)
     bases = (source.base, target.base, shift(target.no - source.no))
-    db.execute(SQL["copy_ranges"], (whole, *bases))
+    for some in portions(msgspec.json.decode(whole)):
+        db.execute(SQL["copy_ranges"], (msgspec.json.encode(some).decode(), *bases))
     refuse_misplaced_summaries(db, source.base + state.cleared + 1, source.base + state.floor)
-    db.execute(SQL["copy_summaries"], (summaries, *bases))
+    for some in portions(msgspec.json.decode(summaries)):
+        db.execute(SQL["copy_summaries"], (msgspec.json.encode(some).decode(), *bases))
     lost = first_missing(db, target.base, whole, state.messages)
     if lost:
         raise missing(source.session_id, lost)
@@ -69,3 +74,24 @@ def _copy(db: Connection, source: SessionRow, state: State, birth: ChangeRequest
         target, last_seq=state.head, bytes=size, dimension=source.dimension, last_jump=last_jump
     )
     return apply_change.write(db, copied, Plan(state), birth, now)
+
+
+def portions(ranges: list[tuple[int, int, int]]) -> Iterator[list[tuple[int, int, int]]]:
+    """Divide ranges (where to look from, first and last seq) into portions of at most PORTION seqs, in order.
+
+    A row that reaches from one portion into the next belongs to the first: the next looks from its own first seq on.
+    """
+    some: list[tuple[int, int, int]] = []
+    room = PORTION
+    for low, first, last in ranges:
+        start, begin = low, first
+        while begin <= last:
+            end = min(last, begin + room - 1)
+            some.append((start, begin, end))
+            room -= end - begin + 1
+            start = begin = end + 1
+            if not room:
+                yield some
+                some, room = [], PORTION
+    if some:
+        yield some

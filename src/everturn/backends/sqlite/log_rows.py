@@ -60,6 +60,9 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
         if self.wanted is None:
             return (b"\0" * before + b"\1" * (total - before - beyond) + b"\0" * beyond)[:total]
         wanted, start = b"\0" * before + self.wanted, self.first - before
+        if firsts[-1] + counts[-1] - firsts[0] == total:  # the rows follow each other
+            found = wanted[firsts[0] - start : firsts[0] - start + total]
+            return found + b"\0" * (total - len(found))
         found = b"".join([wanted[at - start : at - start + count] for at, count in zip(firsts, counts, strict=True)])
         return found + b"\0" * (total - len(found))
 

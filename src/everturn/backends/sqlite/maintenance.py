@@ -144,12 +144,12 @@ def _ended(db: Connection, now: float) -> Iterator[tuple[int, bool]]:
             yield row[0], False
 
 
-def erase(db: Connection, session_id: str, life: str | None, now: float) -> Removal:
+def erase(db: Connection, session_id: str, life: str | None, now: float, version: int | None = None) -> Removal:
     """End the lives that Backend.erase names, so that no reader finds them, and do one step of removing their rows.
 
     SQLite overwrites deleted rows with zeros (secure_delete).
     """
-    lives = tuple(no for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now)))
+    lives = tuple(no for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now, version)))
     for no in lives:
         db.execute(SQL["end_by_erasing"], (now + ERASED_FOR, no))
     spared = db.value(SQL["living"], (db.namespace, session_id)) is not None

@@ -35,9 +35,9 @@ UPDATE sessions SET ended = 1, life = ifnull(nullif(life, ''), '-'), expires_at 
 -- living: find the live session of this name
 SELECT no FROM sessions WHERE namespace = ? AND session_id = ? AND ended = 0
 
--- lives_of: find every life of this name that has rows, except a live one other than the life given
+-- lives_of: find every life of this name that has rows, except a live one that is another than the life given, or at another version than the one given
 SELECT s.no FROM sessions i JOIN sessions s ON s.no = i.no AND (s.namespace, s.session_id) = (?1, ?2)
- WHERE i.namespace = ?1 AND i.session_id = ?2 AND i.ended = 0 AND (?3 IS NULL OR s.life = ?3 OR s.expires_at <= ?4)
+ WHERE i.namespace = ?1 AND i.session_id = ?2 AND i.ended = 0 AND (?3 IS NULL OR (s.life = ?3 AND (?5 IS NULL OR s.version = ?5)) OR s.expires_at <= ?4)
 UNION ALL
 SELECT s.no FROM sessions i JOIN sessions s ON s.no = i.no AND (s.namespace, s.session_id) = (?1, ?2)
  WHERE i.namespace = ?1 AND i.session_id = ?2 AND i.ended = 1

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from everturn.backends._shared.verification import damaged_jump
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.row_checksums import unsealed
+from everturn.backends.sqlite.row_checksums import refuse_unsealed, unsealed
 from everturn.backends.sqlite.session_row import SessionRow
 from everturn.core.paths import Jump, Range
 
@@ -25,12 +25,13 @@ class PathWalk:
     step seeks the next jumps on the path; where nearly every jump is on it, a step fetches more of them.
     """
 
-    __slots__ = ("_at", "_db", "_ranges", "_session", "_step")
+    __slots__ = ("_at", "_db", "_link", "_ranges", "_session", "_step")
 
     def __init__(self, db: Connection, session: SessionRow, head: int) -> None:
         self._db = db
         self._session = session
         self._at = head  # the end of the next range; 0: the path has been walked to its beginning
+        self._link = session.last_jump  # no jump lies between this one and those walked; 0: there is none before them
         self._step = FIRST_JUMPS
         self._ranges: list[Range] = []  # the newest first
 
@@ -61,7 +62,7 @@ class PathWalk:
             pass
 
     def _goes_on(self) -> bool:
-        """Walk on by two statements. False: there is no range before those walked."""
+        """Walk on by one statement, or two. False: there is no range before those walked."""
         at, step = self._at, self._step
         if at <= 0:
             return False
@@ -87,17 +88,20 @@ class PathWalk:
         Each names the one before it, so that none is missed on a damaged page, or on one in another's place.
         """
         session, base = self._session, self._session.base
-        above = self._db.row(_NEXT_JUMP, (base + at, session.span[1]))
-        following = session.last_jump if above is None else unsealed(above, "the jump")[2]
-        jumps: list[Jump] = []
-        for jump in self._db.execute(_LATEST_JUMPS, (base, base + at, most)):
-            row_id, after, prior = unsealed(jump, "the jump")
-            if row_id - base != following:
-                raise ValueError(f"its jump {following} is not there")
-            jumps.append((following, after))
-            following = prior
-        if len(jumps) < most and following:
-            raise ValueError(f"its jump {following} is not there")
+        if self._link > at:  # others lie between, of branches that this path does not take
+            above = self._db.row(_NEXT_JUMP, (base + at, session.span[1]))
+            if above is None:
+                raise ValueError(f"its jump {self._link} is not there")
+            self._link = unsealed(above, "the jump")[2]
+        rows = refuse_unsealed(self._db.rows(_LATEST_JUMPS, (base, base + at, most)), "the jump")
+        links = [self._link, *[row[2] for row in rows]]
+        self._link = links[-1]
+        jumps = [(row[0] - base, row[1]) for row in rows]
+        for (seq, _), link in zip(jumps, links, strict=False):
+            if seq != link:
+                raise ValueError(f"its jump {link} is not there")
+        if len(jumps) < most and self._link:
+            raise ValueError(f"its jump {self._link} is not there")
         return jumps
 
 

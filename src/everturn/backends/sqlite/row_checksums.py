@@ -44,6 +44,14 @@ def unsealed(row: Sequence[Any], called: str) -> Sequence[Any]:
     return columns
 
 
+def refuse_unsealed(rows: list[Any], called: str) -> list[Any]:
+    """Return rows with their checksums. Raises ValueError if one does not match."""
+    if [crc32(_encode(row[:-1])) for row in rows] != [row[-1] for row in rows]:
+        for row in rows:
+            unsealed(row, called)
+    return rows
+
+
 def all_unsealed(rows: Iterable[Sequence[Any]], called: str, bad: list[str] | None = None) -> Iterator[Sequence[Any]]:
     """Yield rows without their checksums. `bad`: rows that do not match are told there, and passed over."""
     for row in rows:

@@ -64,9 +64,10 @@ def migrate(db: apsw.Connection, path: str, current: int = CURRENT) -> None:
         if found == 0:
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             db.execute(_CREATE_RECORD)
+        ours = package_version("everturn")
         for number in range(found + 1, current + 1):
             db.execute(files(__package__).joinpath(f"schema/{number:03}.sql").read_text("utf-8")).fetchall()
-            db.execute(_INSERT_RECORD, (number, time.time(), package_version("everturn")))
+            db.execute(_INSERT_RECORD, (number, time.time(), ours))
         db.execute("COMMIT")
         if found:
             events.tell(events.MIGRATED, events.Source("sqlite", f"sqlite:///{path}"), found=found, now=current)

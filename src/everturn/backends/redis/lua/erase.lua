@@ -1,7 +1,7 @@
 -- Remove every part of a session, unless a life other than the one named is there. A tombstone stays as long as a request can
 -- live that was issued before: the fence, which holds up first attempts, and in `calls` the receipts of the changes that went,
 -- by their call ids, for retries (_change.lua). So no request brings anything back. There is no text in it.
--- ARGV: w if replicas are waited for; the life ('-': any).
+-- ARGV: w if replicas are waited for; the life ('-': any); the version that it must be at ('': any).
 -- The answer: "time erased entries snapshots bytes", or 'spared' if it is another life.
 
 local MOST_CALLS = 100000  -- bytes: more than those of the 1,024 changes that are remembered at least
@@ -13,9 +13,10 @@ local function told(...)
   if not string.find(answer.err, 'WRONGTYPE', 1, true) then error(answer.err, 0) end
 end
 
-local life, ends, fence, size, before = unpack(told('HMGET', META, 'life', 'expires_at', 'fence', 'bytes', 'calls') or {})
+local life, ends, fence, size, before, version =
+  unpack(told('HMGET', META, 'life', 'expires_at', 'fence', 'bytes', 'calls', 'version') or {})
 if is_behind(tonumber(fence)) then return at .. LATE end
-if life and ARGV[2] ~= '-' and life ~= ARGV[2] then
+if life and ARGV[2] ~= '-' and (life ~= ARGV[2] or (ARGV[3] ~= '' and version ~= ARGV[3])) then
   local over = whole(ends)
   if not (over and over <= now) then
     -- WAIT counts replicas that have all this connection wrote: an answer that wrote nothing would prove nothing.

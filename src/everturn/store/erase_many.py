@@ -1,0 +1,110 @@
+"""The method `erase_all`: erases the sessions of a user, or those that have not changed for long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from inspect import signature
+from typing import Any
+
+from everturn import events
+from everturn.backend import Erasure
+from everturn.errors import InvalidInput, Unsupported
+from everturn.model import ErasureReceipt, SessionInfo
+from everturn.store.arguments import LONGEST_ID, checked_search
+from everturn.store.maintenance import MaintenanceOperations
+
+PAGE = 100  # sessions that are listed at a time
+BESIDE = "#"  # adapters keep `user#state` beside `user/...`, and `thread#namespace` beside `thread`
+
+
+class EraseManyOperations(MaintenanceOperations):
+    """The method `erase_all`."""
+
+    async def erase_all(
+        self,
+        *,
+        prefix: str = "",
+        changed_before: float | datetime | None = None,
+        progress: Callable[[ErasureReceipt], object] | None = None,
+    ) -> ErasureReceipt:
+        """Erase the sessions whose id begins with `prefix` and whose latest change was before a moment.
+
+        Each session is one request; a call that is interrupted is repeated, and goes on. A session that is changed
+        while this runs is left alone if `changed_before` is given: its version is compared by the request that erases.
+        Raises InvalidInput if neither is given: that would erase everything.
+        """
+        prefix = checked_search(prefix, "prefix", LONGEST_ID)
+        before = _moment(changed_before)
+        if not prefix and before is None:
+            raise InvalidInput("name a prefix or changed_before; else it would erase everything", path="prefix")
+        if before is not None and "version" not in signature(self.backend.erase).parameters:
+            raise Unsupported("this backend cannot erase on the condition that a session has not changed since")
+        remove: Any = getattr(self.backend, "remove_session", self.backend.erase)
+        total = ErasureReceipt(prefix, 0, 0, 0, complete=True, sessions=0)
+        async for session in self._sessions_of(prefix):
+            if before is not None and session.changed_at >= before:
+                continue
+            guard = {} if before is None else {"version": session.version}
+            erasure: Erasure = await self.call(
+                lambda _, by, session=session, guard=guard: remove(session.session_id, session.life, by, **guard)  # type: ignore[misc]
+            )
+            if erasure.spared:  # it has changed, or begun anew, since it was listed
+                continue
+            one = erasure.receipt
+            entries, complete = one.entries, one.complete
+            events.tell(events.ERASED, self.source, session_id=session.session_id, entries=entries, complete=complete)
+            total = _plus(total, one)
+            if progress is not None:
+                progress(total)
+        return await self._scrubbed(total)
+
+    async def _sessions_of(self, prefix: str) -> AsyncIterator[SessionInfo]:
+        """Yield the sessions of a prefix, and those that adapters keep beside them."""
+        for each in with_sessions_beside(prefix):
+            page: str | None = None
+            while True:
+                found = await self.call(
+                    lambda _, by, each=each, page=page: self.backend.sessions(each, PAGE, page, None, by)  # type: ignore[misc]
+                )
+                for session in found.sessions:
+                    yield session
+                if (page := found.next) is None:
+                    break
+
+    async def _scrubbed(self, total: ErasureReceipt) -> ErasureReceipt:
+        """Remove the last copies of erased bytes, where the backend does that once for all sessions."""
+        scrub = getattr(self.backend, "scrub", None)
+        if scrub is None or not total.sessions:
+            return total
+        is_clean = await self.call(lambda _, by: scrub(by))
+        fields = {name: getattr(total, name) for name in total.__struct_fields__}
+        return ErasureReceipt(**fields | {"complete": total.complete and is_clean})
+
+
+def with_sessions_beside(prefix: str) -> tuple[str, ...]:
+    """Return the prefix; with that of a user (`user/`), also that of the sessions that adapters keep beside it."""
+    return (prefix, f"{prefix[:-1]}{BESIDE}") if len(prefix) > 1 and prefix.endswith("/") else (prefix,)
+
+
+def _moment(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidInput(f"is a datetime, or seconds since 1970 as time.time(), not {value!r}", path="changed_before")
+    return float(value)
+
+
+def _plus(total: ErasureReceipt, one: ErasureReceipt) -> ErasureReceipt:
+    return ErasureReceipt(
+        total.session_id,
+        total.entries + one.entries,
+        total.snapshots + one.snapshots,
+        total.bytes + one.bytes,
+        total.complete and one.complete,
+        tuple(dict.fromkeys((*total.remains, *one.remains))),
+        total.sessions + 1,
+    )

@@ -1,0 +1,78 @@
+"""The command `effects`, and effects in the other commands."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import everturn
+from tests.cli.conftest import CUSTOMER, Run
+
+
+@pytest.fixture
+def paid(url: str) -> str:
+    """The store with a past, and one effect that finished and one in doubt."""
+    with everturn.open(url) as store:
+        store.once(CUSTOMER, "refund 1234", lambda: {"refund": "r-1"}, request={"amount": 20})
+        store.begin_effect(CUSTOMER, "mail\x1b[2J", {"to": "ann@example.com"})
+    return url
+
+
+def test_effects_are_listed_with_their_status(run: Run, paid: str) -> None:
+    first, second = run("effects", paid, CUSTOMER).lines
+    assert first.startswith('refund 1234  finished with {"refund":"r-1"}; begun by pid-')
+    assert "in doubt or in progress: begun by pid-" in second
+    assert "\x1b" not in second
+    assert 'request {"to":"ann@example.com"}' in second
+
+
+def test_those_in_doubt_alone(run: Run, paid: str) -> None:
+    (line,) = run("effects", paid, CUSTOMER, "--in-doubt", "--json").lines
+    assert json.loads(line)["key"] == "mail\x1b[2J"
+    with everturn.open(paid) as store:
+        store.finish_effect(CUSTOMER, "mail\x1b[2J")
+    assert run("effects", paid, CUSTOMER, "--in-doubt").out == "no effect is in doubt\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "status"), [(["--finished", "--result", '{"sent": true}'], "finished"), (["--failed"], "failed")]
+)
+def test_a_person_resolves_one_with_a_reason(run: Run, paid: str, option: list[str], status: str) -> None:
+    ran = run("effects", "resolve", paid, CUSTOMER, "mail\x1b[2J", *option, "--reason", "the log says so")
+    assert ran.code == 0, ran.err
+    with everturn.open(paid) as store:
+        _, mail = store.get_effects(CUSTOMER)
+    assert (mail.status, mail.note) == (status, "the log says so")
+    assert mail.result == ({"sent": True} if status == "finished" else None)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--finished"],
+        ["--reason", "x"],
+        ["--finished", "--failed", "--reason", "x"],
+        ["--failed", "--result", "1", "--reason", "x"],
+        ["--finished", "--result", "{", "--reason", "x"],
+    ],
+)
+def test_half_an_answer_resolves_nothing(run: Run, paid: str, words: list[str]) -> None:
+    ran = run("effects", "resolve", paid, CUSTOMER, "mail\x1b[2J", *words)
+    assert ran.code == 2
+    with everturn.open(paid) as store:
+        assert store.get_effects(CUSTOMER)[1].status == "started"
+
+
+def test_an_effect_that_never_began_is_a_mistake_of_the_caller(run: Run, paid: str) -> None:
+    ran = run("effects", "resolve", paid, CUSTOMER, "nothing", "--finished", "--reason", "x")
+    assert ran.code == 2
+    assert "was never begun" in ran.err
+    assert run("effects", paid).code == 2
+
+
+def test_show_and_log_have_effects(run: Run, paid: str) -> None:
+    assert "2 effects, which no rollback takes back:" in run("show", paid, CUSTOMER).out
+    log = run("log", paid, CUSTOMER).out
+    assert "effect begun: refund 1234" in log
+    assert "effect finished: refund 1234" in log
