@@ -5,7 +5,6 @@ Written once, as coroutines: an Executor that never suspends makes it blocking.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -43,8 +42,7 @@ from everturn.backends.postgres import (
     verify,
 )
 from everturn.backends.postgres.arrays import numbers
-from everturn.backends.postgres.batching import ChangeBatcher
-from everturn.backends.postgres.executor import AsyncExecutor, Executor, Rows, SqlCall
+from everturn.backends.postgres.executor import Executor, Rows, SqlCall
 from everturn.backends.postgres.timed_connections import LONGEST
 from everturn.core.codec import EntryRow
 from everturn.errors import CorruptEntry, MemoryStoreBackendError
@@ -394,27 +392,6 @@ class PostgresBackend:
         if not self._closed:
             self._closed = True
             await self._executor.close()
-
-
-class AsyncPostgresBackend(PostgresBackend):
-    """The operations in an event loop, where changes that wait together share a statement."""
-
-    def __init__(self, executor: AsyncExecutor, **names: Any) -> None:
-        super().__init__(executor, **names)
-        self._batcher = ChangeBatcher(executor, self._window, self._change_call, self._outcomes)
-
-    async def _changed(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        if not self._knows_time:
-            await self._make_ready(deadline)
-        return await self._batcher.send(request, deadline)
-
-    async def _pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    async def close(self) -> None:
-        if not self._closed:
-            await self._batcher.close()
-        await super().close()
 
 
 def _lock_timeout(seconds: float) -> int:
