@@ -47,7 +47,7 @@ async def refuse_pending(executor: Executor, schema: str, deadline: float) -> No
         raise InvalidInput(f"{schema!r} has no tables: nothing has been stored in it yet", path="schema")
     if found.version < CURRENT:
         raise InvalidInput(
-            f"{schema!r} was written by an earlier everturn (schema {found.version}, now {CURRENT}), and a look changes "
+            f"{schema!r} is of an earlier everturn (schema {found.version}, now {CURRENT}), and a look changes "
             "nothing. Any change brings it up to date: everturn compact, for one",
             path="schema",
         )
