@@ -21,6 +21,7 @@ MEASUREMENTS = (
         "context",
         "peers",
         "growth",
+        "leases",
         "ranges",
         "size",
         "imports",
