@@ -87,7 +87,7 @@ def open(  # noqa: A001 - everturn.open is the public name
         synchronous: SQLite: how a change is synced to the disk. "FULL", the default, survives a power loss.
         page_checksums: SQLite: whether a new file has a checksum on every page; on by default.
         file_mode: SQLite: the permissions of a new file; 0o600 by default.
-        read_only: SQLite: read the file and never write to it; off by default.
+        read_only: Every backend: read, and never write: nothing is created or migrated; off by default.
         vfs: SQLite: the name of a file system of your own, for tests.
         warnings: Redis and PostgreSQL: warn when opening of settings of the server that can lose turns; on by default.
         wait_replicas: Redis: the number of replicas that must have a change before the call returns; 0 by default.
@@ -167,7 +167,7 @@ async def open_async(
         synchronous: SQLite: how a change is synced to the disk. "FULL", the default, survives a power loss.
         page_checksums: SQLite: whether a new file has a checksum on every page; on by default.
         file_mode: SQLite: the permissions of a new file; 0o600 by default.
-        read_only: SQLite: read the file and never write to it; off by default.
+        read_only: Every backend: read, and never write: nothing is created or migrated; off by default.
         vfs: SQLite: the name of a file system of your own, for tests.
         warnings: Redis and PostgreSQL: warn when opening of settings of the server that can lose turns; on by default.
         wait_replicas: Redis: the number of replicas that must have a change before the call returns; 0 by default.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from everturn import CorruptEntry, Record, Summary, ToolCall
+from everturn import ChatMessage, CorruptEntry, Record, Summary, ToolCall
 from tests.store.places import Door, Place, Stored
 from tests.store.speech import say_each, user, words
 
@@ -51,6 +51,56 @@ IN_KIND = {
 }
 DAMAGES: dict[str, Damage] = IN_BODY | IN_KIND
 every_damage = pytest.mark.parametrize("damage", list(DAMAGES))
+
+
+FRONT_DAMAGES: dict[str, tuple[int, Damage]] = {
+    "a system message at the beginning": (
+        1,
+        rewrite(1, lambda one: replace(one, body=one.body.replace(b"rule", b"rude"))),
+    ),
+    "a lost message at the beginning": (2, lambda door: door.drop_entry("a", 2)),
+    "the latest": (31, rewrite(31, lambda one: replace(one, body=one.body[:10]))),
+}
+
+
+@pytest.mark.parametrize("damage", list(FRONT_DAMAGES))
+def test_a_context_whose_front_is_damaged_raises(lasting: Place, damage: str) -> None:
+    store = lasting.open()
+    store.add_messages("a", [ChatMessage("system", "rule")])
+    say_each(store, "a", *map(str, range(30)))
+    store.close()
+    seq, change = FRONT_DAMAGES[damage]
+    change(lasting.door)
+    with pytest.raises(CorruptEntry) as caught:
+        lasting.open().get_context("a", max_messages=5)
+    assert (caught.value.session_id, caught.value.seq) == ("a", seq)
+
+
+def folded(lasting: Place) -> int:
+    """Write a session that a fold has shortened. Returns the seq of its summary."""
+    store = lasting.open()
+    say_each(store, "a", *"1234567890")
+    receipt = store.fold("a", lambda *_: "so far", max_messages=6)
+    say_each(store, "a", *"abcdefgh")
+    store.close()
+    (seq,) = receipt.seqs
+    return int(seq)
+
+
+def test_a_context_whose_summary_is_damaged_raises(lasting: Place) -> None:
+    seq = folded(lasting)
+    rewrite(seq, lambda one: replace(one, body=one.body.replace(b"so far", b"so fun")))(lasting.door)
+    with pytest.raises(CorruptEntry):
+        lasting.open().get_context("a", max_messages=3)
+
+
+def test_a_summary_of_a_fold_that_is_lost_is_missed(lasting: Place) -> None:
+    seq = folded(lasting)
+    lasting.door.drop_entry("a", seq)
+    store = lasting.open()
+    assert store.verify("a").problems
+    with pytest.raises(CorruptEntry):
+        store.get_summaries("a")
 
 
 @every_damage

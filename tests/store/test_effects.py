@@ -10,6 +10,7 @@ import pytest
 
 import everturn
 from everturn import EffectInDoubt, InvalidInput, KeyReused, LeaseLost, VersionConflict
+from everturn.backend import LeaseRequest
 from tests.store.places import Clock, Place
 from tests.store.speech import say, words
 
@@ -358,3 +359,74 @@ def test_an_effect_is_there_for_another_store(lasting: Place) -> None:
     assert [(effect.key, effect.status) for effect in other.get_effects("a")] == [("pay", "started")]
     with pytest.raises(EffectInDoubt):
         other.once("a", "pay", lambda: 1)
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+
+def lose_answers(store: Any, monkeypatch: pytest.MonkeyPatch, name: str, times: int) -> None:
+    """Let the answers to the next requests of a kind be lost on their way: they were carried out."""
+    backend = store._operations.backend
+    send = getattr(backend, name)
+    left = [None] * times
+
+    async def losing(request: Any, deadline: float) -> Any:
+        answer = await send(request, deadline)
+        if left:
+            left.pop()
+            raise everturn.MemoryStoreBackendError("the answer was lost", outcome="unknown", transient=True)
+        return answer
+
+    monkeypatch.setattr(backend, name, losing)
+
+
+def test_a_beginning_whose_answer_was_lost_is_told_new_all_the_same(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_answers(store, monkeypatch, "change", 2)
+    effect = store.begin_effect("a", "pay", {"amount": 20})
+    assert (effect.status, effect.attempt, effect.version) == ("new", 1, 1)
+    assert store.begin_effect("a", "pay").status == "started"
+    assert store.info("a").version == 1
+
+
+def test_an_end_whose_answer_was_lost_is_made_once(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.begin_effect("a", "pay")
+    lose_answers(store, monkeypatch, "change", 1)
+    receipt = store.finish_effect("a", "pay", "ok")
+    assert (receipt.version, receipt.replayed) == (2, True)
+
+
+def test_a_lease_whose_answer_was_lost_is_held_all_the_same(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose_answers(store, monkeypatch, "lease", 1)
+    lease = store.lease("a")
+    assert lease.token == 1
+    say(store, "a", "1", lease=lease)
+    lose_answers(store, monkeypatch, "lease", 1)
+    lease.release()
+    store.lease("a").release()
+
+
+def test_a_retry_of_a_change_that_landed_is_told_so_though_the_lease_was_lost_since(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = store.lease("a")
+    backend = store._operations.backend
+    change, release = backend.change, []
+
+    async def losing(request: Any, deadline: float) -> Any:
+        answer = await change(request, deadline)
+        if not release:
+            release.append(await backend.lease(release_of(lease), deadline))
+            raise everturn.MemoryStoreBackendError("the answer was lost", outcome="unknown", transient=True)
+        return answer
+
+    monkeypatch.setattr(backend, "change", losing)
+    receipt = say(store, "a", "1", lease=lease)
+    assert (receipt.version, receipt.replayed) == (1, True)
+    with pytest.raises(LeaseLost):
+        say(store, "a", "2", lease=lease)
+
+
+def release_of(lease: Any) -> LeaseRequest:
+    return LeaseRequest("a", "release", lease.claim.holder)

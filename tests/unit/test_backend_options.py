@@ -50,7 +50,7 @@ def test_the_keywords_of_a_store_over_a_client_are_those_of_one_that_is_opened()
         ("sqlite://", {"wait_replicas": 1}),
         ("sqlite://", {"sslmode": "require"}),
         ("redis://localhost:1", {"synchronous": "FULL"}),
-        ("postgresql://localhost:1/x", {"read_only": True}),
+        ("postgresql://localhost:1/x", {"synchronous": "FULL"}),
         ("sqlite://", {"time_out": 3}),
     ],
 )

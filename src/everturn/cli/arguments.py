@@ -29,20 +29,21 @@ DIGITS = 19  # of the largest version; int() refuses more than 4,300
 URL = Annotated[str, typer.Argument(metavar="URL", help="The store: sqlite:///memory.db, redis://host, ...")]
 SESSION = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON value per line, for scripts.")]
+READ_ONLY = ("sqlite:", "redis", "postgres")  # the schemes of our backends, which all have that option
 TIMEOUT = 30.0  # a person waits longer than a request
 
 
 @contextmanager
 def opened(url: str, *, create: bool = False, for_reading: bool = False, **options: Any) -> Iterator[MemoryStore]:
-    """Open the store. With `for_reading`, a SQLite file is opened read-only; `create` allows a new file.
+    """Open the store. With `for_reading`, it is opened read-only; `create` allows a new file.
 
     Warnings about its settings go to stderr, a line each. Raises InvalidInput for a file that does not exist.
     """
     url = as_url(url)
     if not create:
         refuse_absent_file(url)
-    if for_reading and url.startswith("sqlite:"):
-        options["read_only"] = True  # a command that reads needs no permission to write
+    if for_reading and url.startswith(READ_ONLY):
+        options["read_only"] = True  # a command that reads needs no permission to write, and creates nothing
     if "timeout=" not in url:
         options.setdefault("timeout", TIMEOUT)
     with warnings_on_stderr(), everturn.open(url, **options) as store:

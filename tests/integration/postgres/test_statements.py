@@ -80,6 +80,6 @@ def test_every_function_that_is_called_has_a_version_in_its_name() -> None:
     calls = statements.load("calls.sql", "everturn")
     assert calls
     for statement in calls.values():
-        names = re.findall(r'"everturn"\.(\w+)', statement)
+        names = re.findall(r'"everturn"\.(\w+)\(', statement)
         assert names
         assert all(re.search(r"_v\d+$", name) for name in names)

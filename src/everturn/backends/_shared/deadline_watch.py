@@ -1,6 +1,6 @@
 """One timer of an event loop for everything that waits there until a deadline. It does not know what waits.
 
-A timer for each change would be set and cancelled for nothing nearly always, which is a quarter of what an awaited
+A timer for each change would be set and cancelled for nothing nearly always, which is a tenth of what an awaited
 change costs the loop.
 """
 

@@ -1,6 +1,7 @@
 """PostgreSQL 14 or later: the entry point of the schemes `postgresql` and `postgres`.
 
 backend.py            the operations of the protocol, each one call of a function in the database
+async_backend.py      the operations in an event loop
 batching.py           changes of an event loop that wait together, in one statement
 change_wire.py        changes as parameters of functions, rows as outcomes
 arrays.py             arrays as parameters
@@ -33,7 +34,8 @@ from everturn.core.masking import ESCAPES
 from everturn.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from everturn.backends.postgres.backend import AsyncPostgresBackend, PostgresBackend
+    from everturn.backends.postgres.async_backend import AsyncPostgresBackend
+    from everturn.backends.postgres.backend import PostgresBackend
 
 POOL_SIZE = 10
 
@@ -57,13 +59,14 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "schema": _schema,
     "pool_size": whole_number("pool_size", 1),
     "warnings": switch("warnings"),
+    "read_only": switch("read_only"),
     **dict.fromkeys(_OF_LIBPQ, str),
 }
 
 
 def load_driver() -> None:
     """Import psycopg, and the modules that need it."""
-    from everturn.backends.postgres import backend, connections, executor  # noqa: F401 - imported is all it takes
+    from everturn.backends.postgres import async_backend, connections, executor  # noqa: F401 - imported is all it takes
 
 
 def open(url: str, options: Mapping[str, Any], deadline: float) -> PostgresBackend:  # noqa: A001 - the protocol's name
@@ -92,7 +95,7 @@ def open(url: str, options: Mapping[str, Any], deadline: float) -> PostgresBacke
 
 async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> AsyncPostgresBackend:
     """Connect in the running event loop; otherwise like `open`."""
-    from everturn.backends.postgres.backend import AsyncPostgresBackend
+    from everturn.backends.postgres.async_backend import AsyncPostgresBackend
     from everturn.backends.postgres.connections import AsyncTimedPool
     from everturn.backends.postgres.errors import translated
     from everturn.backends.postgres.executor import AsyncExecutor
@@ -114,6 +117,7 @@ def _names(options: Mapping[str, Any]) -> dict[str, Any]:
         "schema_name": options.get("schema", "everturn"),
         "namespace": options.get("namespace", ""),
         "warnings": options.get("warnings", True),
+        "read_only": options.get("read_only", False),
     }
 
 
@@ -159,7 +163,8 @@ def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> PostgresB
     before the first call of the store.
     """
     from everturn.backend import drive
-    from everturn.backends.postgres.backend import AsyncPostgresBackend, PostgresBackend
+    from everturn.backends.postgres.async_backend import AsyncPostgresBackend
+    from everturn.backends.postgres.backend import PostgresBackend
     from everturn.backends.postgres.errors import translated
     from everturn.backends.postgres.executor import (
         AsyncExecutor,

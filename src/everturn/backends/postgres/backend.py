@@ -5,7 +5,6 @@ Written once, as coroutines: an Executor that never suspends makes it blocking.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,6 +25,7 @@ from everturn.backend import (
     Take,
 )
 from everturn.backends._shared import paging
+from everturn.backends._shared.read_only import refuse_changes
 from everturn.backends._shared.server_clock import REQUEST_LIFE, ServerClock
 from everturn.backends._shared.server_warnings import Examination, Finding, say
 from everturn.backends.postgres import (
@@ -42,8 +42,7 @@ from everturn.backends.postgres import (
     verify,
 )
 from everturn.backends.postgres.arrays import numbers
-from everturn.backends.postgres.batching import ChangeBatcher
-from everturn.backends.postgres.executor import AsyncExecutor, Executor, Rows, SqlCall
+from everturn.backends.postgres.executor import Executor, Rows, SqlCall
 from everturn.backends.postgres.timed_connections import LONGEST
 from everturn.core.codec import EntryRow
 from everturn.errors import CorruptEntry, MemoryStoreBackendError
@@ -69,12 +68,21 @@ class PostgresBackend:
     """The protocol's operations over an executor."""
 
     def __init__(
-        self, executor: Executor, *, schema_name: str = "everturn", namespace: str = "", warnings: bool = True
+        self,
+        executor: Executor,
+        *,
+        schema_name: str = "everturn",
+        namespace: str = "",
+        warnings: bool = True,
+        read_only: bool = False,
     ) -> None:
         self._executor = executor
         self._schema = schema_name
         self._namespace = namespace
         self._warnings = warnings
+        self._read_only = read_only
+        if read_only:
+            refuse_changes(self, executor.name)
         self._sql = statements.load("calls.sql", schema_name)
         self._clock: Callable[[], float] | None = None  # None: the server's; tests bring their own
         self._server_clock = ServerClock()
@@ -91,7 +99,10 @@ class PostgresBackend:
     async def prepare(self, deadline: float) -> None:
         """Check the server, warn of dangerous settings, and create or migrate the schema. Before the first call."""
         found = await self.findings(deadline)
-        await schema.migrate(self._executor, self._schema, deadline)
+        if self._read_only:
+            await schema.refuse_pending(self._executor, self._schema, deadline)
+        else:
+            await schema.migrate(self._executor, self._schema, deadline)
         if time.monotonic() < deadline:  # else the first change asks
             await self._ask_time(deadline)
         is_first, self._ready = not self._ready, True
@@ -381,27 +392,6 @@ class PostgresBackend:
         if not self._closed:
             self._closed = True
             await self._executor.close()
-
-
-class AsyncPostgresBackend(PostgresBackend):
-    """The operations in an event loop, where changes that wait together share a statement."""
-
-    def __init__(self, executor: AsyncExecutor, **names: Any) -> None:
-        super().__init__(executor, **names)
-        self._batcher = ChangeBatcher(executor, self._window, self._change_call, self._outcomes)
-
-    async def _changed(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        if not self._knows_time:
-            await self._make_ready(deadline)
-        return await self._batcher.send(request, deadline)
-
-    async def _pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    async def close(self) -> None:
-        if not self._closed:
-            await self._batcher.close()
-        await super().close()
 
 
 def _lock_timeout(seconds: float) -> int:

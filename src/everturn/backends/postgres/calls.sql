@@ -86,4 +86,4 @@ SELECT * FROM everturn.portion_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 SELECT everturn.stage_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- restore: make a session visible that arrives
-SELECT * FROM everturn.restore_v3(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT * FROM everturn.restore_v3(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

@@ -5,7 +5,7 @@ Fields that every change has travel as arrays, the rest as JSON. Bodies of entri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -96,6 +96,14 @@ class _EffectWire(msgspec.Struct, frozen=True, gc=False):
     note: str | None
     held: bool
 
+    @classmethod
+    def of(cls, row: StoredEffect) -> _EffectWire:
+        request, result, error = (
+            None if body is None else body.decode() for body in (row.request, row.result, row.error)
+        )
+        facts = (row.began, row.ended, row.token, row.by, row.at, row.ended_at)
+        return cls(row.key, row.status, row.attempt, *facts, request, result, error, row.note, row.held)
+
     @property
     def row(self) -> StoredEffect:
         request, result, error = (
@@ -113,6 +121,11 @@ class _EffectsWire(msgspec.Struct, frozen=True, gc=False):
     life: str
     version: int
     effects: list[_EffectWire]
+
+
+def effects_text(rows: Iterable[StoredEffect]) -> str:
+    """Write effects as the JSON that restore_v3 takes."""
+    return _encode(list(map(_EffectWire.of, rows))).decode()
 
 
 _decode_effect = msgspec.json.Decoder(_EffectWire).decode

@@ -36,6 +36,24 @@ async def migrate(executor: Executor, schema: str, deadline: float, current: int
                 source = events.Source("postgres", executor.name)
                 events.tell(events.MIGRATED, source, found=found.version, now=current)
             return  # else another worker was faster
+    _refuse_newer(executor, schema, found, current)
+
+
+async def refuse_pending(executor: Executor, schema: str, deadline: float) -> None:
+    """Raise InvalidInput for a schema that would have to be created or migrated before it can be read."""
+    found = await _found(executor, schema, deadline)
+    _refuse_newer(executor, schema, found, CURRENT)
+    if found.version == 0:
+        raise InvalidInput(f"{schema!r} has no tables: nothing has been stored in it yet", path="schema")
+    if found.version < CURRENT:
+        raise InvalidInput(
+            f"{schema!r} is of an earlier everturn (schema {found.version}, now {CURRENT}), and a look changes "
+            "nothing. Any change brings it up to date: everturn compact, for one",
+            path="schema",
+        )
+
+
+def _refuse_newer(executor: Executor, schema: str, found: _Found, current: int) -> None:
     if found.version > current:
         raise SchemaTooNew(
             f"schema {schema!r} of {executor.name} has version {found.version}, this everturn knows up to {current}; "

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from everturn.backend import ChangeOutcome, Status
+from everturn.backends.postgres import change_wire
 from everturn.backends.postgres.arrays import Texts, numbers
 from everturn.backends.postgres.executor import Rows
 from everturn.transfer.protocol import STAGED_FOR, Arrival, PortionRequest, Staging
@@ -56,7 +57,9 @@ def restore_parameters(arrival: Arrival) -> tuple[Any, ...]:
     """Give the parameters of restore_v1, behind the namespace and before the patience."""
     onto = None if arrival.onto is None else _encode(arrival.onto).decode()
     no = None if arrival.handle is None else int(arrival.handle)
-    return (_encode(arrival.outline).decode(), arrival.expires_in, onto, no, *_rows(arrival.portion))
+    outline = msgspec.structs.replace(arrival.outline, effects=())
+    effects = change_wire.effects_text(part.row for part in arrival.outline.effects)
+    return (_encode(outline).decode(), arrival.expires_in, onto, no, *_rows(arrival.portion), effects)
 
 
 def _rows(portion: Portion) -> tuple[Any, ...]:

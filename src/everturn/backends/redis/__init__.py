@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from everturn.backends._shared.options import namespace, switch, whole_number
+from everturn.backends._shared.read_only import refuse_changes
 from everturn.backends._shared.server_warnings import say
 from everturn.errors import InvalidInput
 
@@ -58,6 +59,7 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "wait_replicas": whole_number("wait_replicas", 0),
     "max_connections": whole_number("max_connections", 1),
     "warnings": switch("warnings"),
+    "read_only": switch("read_only"),
     "sentinel_username": str,
     "sentinel_password": str,
     "ssl": switch("ssl"),
@@ -117,7 +119,8 @@ def _backend(address: Address, options: Mapping[str, Any], *, blocking: bool) ->
     else:
         topology = SingleServer(address.nodes[0])
     sender = Sender(transport, topology, options.get("wait_replicas", 0))
-    return RedisBackend(sender, options.get("namespace", ""), to_sentinels)
+    backend = RedisBackend(sender, options.get("namespace", ""), to_sentinels)
+    return refuse_changes(backend, "the store on Redis") if options.get("read_only") else backend
 
 
 def _transport(address: Address, options: Mapping[str, Any], *, blocking: bool, sentinel: bool = False) -> Transport:
@@ -194,7 +197,8 @@ def _over(pool: Any, options: Mapping[str, Any], *, blocking: bool) -> RedisBack
     else:
         transport = AsyncTransport(lambda _: AsyncClientPool(pool))
     sender = Sender(transport, SingleServer(("", 0)), options.get("wait_replicas", 0))
-    return RedisBackend(sender, options.get("namespace", ""))
+    backend = RedisBackend(sender, options.get("namespace", ""))
+    return refuse_changes(backend, "the store on Redis") if options.get("read_only") else backend
 
 
 def _cluster_of(client: Any, options: Mapping[str, Any]) -> tuple[Address, dict[str, Any]]:

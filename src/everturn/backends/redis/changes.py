@@ -123,7 +123,7 @@ def outcome_of(reply: bytes, session_id: str, effect: Effect) -> ChangeOutcome:
     status = _STATUSES[word]
     life, version = life_named.decode(), int(version_named)
     row = None
-    if isinstance(effect, BeginEffect | EndEffect) and newline:
+    if isinstance(effect, BeginEffect | EndEffect) and newline and status is not Status.REPLAYED:
         row = effects.told_effect(effect, label)
     if status not in _APPLIED:
         life = "" if life == "-" else life

@@ -12,7 +12,7 @@ import msgspec
 from everturn.testing.kit.clause import ClauseRegistry
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
-from everturn.testing.races.sweep import Ended, Race, Sweep, modes
+from everturn.testing.races.sweep import LEAST_POINTS, Ended, Race, Sweep, modes
 from everturn.testing.workers.messages import Step
 
 registry = ClauseRegistry("concurrency")
@@ -209,6 +209,17 @@ def _check_afterwards(kit: Kit, reader: Instance, session: str, ended: list[Ende
         reader.read(session)
 
 
+def _check_that_reads_are_answered(kit: Kit, sweep: Sweep) -> None:
+    """Check that most readers are answered. In a race a read may be refused; if most are, nobody reads while others
+    write. (A reader that waits for a lock is answered: the stopped call goes on after a moment.)"""
+    reads = [(step, outcome) for step, outcome in sweep.passed if step.op == "read"]
+    refused = [(step, outcome) for step, outcome in reads if not outcome.ok]
+    if len(reads) >= LEAST_POINTS and 2 * len(refused) > len(reads):
+        step, outcome = refused[0]
+        story = f"of {len(reads)} reads while another call was under way, {len(refused)} raised: {outcome.fault}"
+        kit.broken(story, session=step.session)
+
+
 def _register(pair: RacingPair) -> None:
     needs = dict.fromkeys(("appends", "processes|threads|tasks", *NEEDS[pair.one], *NEEDS[pair.other]))
 
@@ -221,6 +232,7 @@ def _register(pair: RacingPair) -> None:
             for stopped, passing in [kit.dice.choice(both)] if kit.quick and kit.only is None else both:
                 sweep.run(partial(_prepare, kit, stopped, passing), partial(_check_afterwards, kit))
             kit.notes.append(sweep.describe())
+            _check_that_reads_are_answered(kit, sweep)
         kit.judge(least=10)
 
 

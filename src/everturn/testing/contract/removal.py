@@ -146,6 +146,28 @@ def trim_to_more(kit: Kit) -> None:
 
 
 @registry.clause(
+    "trim-to-nothing",
+    "Trimming to 0 keeps nothing, or the last turn alone, or is refused and changes nothing.",
+    incident="`messages[-0:]` is the whole list: a limit of 0, for privacy, kept everything.",
+    needs=["trim"],
+)
+def trim_to_nothing(kit: Kit) -> None:
+    store, session, turns = session_with_turns(kit, 3)
+    outcome = store.take(Step("trim", session, (0,)))
+    found = [seen.content for seen in store.read(session)]
+    wanted = [sent.content for turn in turns for sent in turn]
+    if not outcome.ok:
+        kit.check(found == wanted, f"trim to 0 was refused, and it holds {found}, not {wanted}", session=session)
+        return
+    last = [sent.content for sent in turns[-1]]
+    kit.check(found in ([], last), f"trimmed to 0, it holds {found}", session=session)
+    turn = kit.turn()
+    store.append(session, turn)
+    found = [seen.content for seen in store.read(session)][len(found) :]
+    kit.check(found == [sent.content for sent in turn], f"a turn after a trim to 0: {found}", session=session)
+
+
+@registry.clause(
     "trim-then-append",
     "A turn that is stored after a trim comes last, and nothing that was trimmed comes back with it.",
     incident="Positions counted from the rows that are left: the next turn gets the number of an old one.",

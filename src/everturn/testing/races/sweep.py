@@ -90,6 +90,7 @@ class Sweep:
         self.mode = mode
         self.points: dict[str, int] = {}  # how often a call was stopped, by the name of what it was about to do
         self.blocked = 0
+        self.passed: list[Ended] = []  # calls that completed while another was stopped
         self._end = 0
         self._left_out = 0
         self._patience = LEAST_PATIENCE
@@ -141,6 +142,8 @@ class Sweep:
         race = prepare(self.reader)
         self._kit.replays[race.session] = f"{self._kit.clause.id}@{n}"
         at, outcomes = self._run_race(race, n, by)
+        if at is not None:
+            self.passed += zip(race.passing, outcomes[len(race.stopped) :], strict=False)
         after(self.reader, race.session, list(zip(race.stopped + race.passing, outcomes, strict=True)))
         return at
 

@@ -66,6 +66,8 @@ class Worker:
         self._loop = Loop()
         self._breakpoint = Breakpoint()
         self._model = FakeModel(self._pause_model)
+        self._pausing = threading.Lock()  # held during a pause: a thread of the target may pause while its job ends
+        self._may_pause = False
         self._recorders = Recorders()
         self._first_modules = frozenset(sys.modules)
         self._first_limits = {what: resource.getrlimit(number) for what, number in _LIMITS.items()}
@@ -152,6 +154,8 @@ class Worker:
             outcomes = self._run_callers(job)
         finally:
             passed = self._breakpoint.disarm()
+            with self._pausing:
+                self._may_pause = False
         if job.die:
             os.kill(os.getpid(), signal.SIGKILL)
         return Done(tuple(outcomes), passed, self._model.calls)
@@ -202,9 +206,13 @@ class Worker:
             instance.close()
 
     def _at_stop(self, stop: Stop) -> Callable[[int, str], None]:
+        self._may_pause = True
+
         def pause(n: int, name: str) -> None:
-            self._pipe.send(Paused(n, name))
-            self._pipe.recv()
+            with self._pausing:
+                if self._may_pause:
+                    self._pipe.send(Paused(n, name))
+                    self._pipe.recv()
 
         def die(_n: int, _name: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -203,10 +203,11 @@ BEGIN
 END
 $$;
 
--- Make a session visible that arrives, as restore_v1, with its effects.
+-- Make a session visible that arrives, as restore_v1, with its effects, as effect_json_v3 has them: bodies are texts there, because no
+-- operator of json takes \u0000.
 CREATE FUNCTION everturn.restore_v3(
     p_namespace text, p_outline json, p_expires_in double precision, p_onto json, p_no bigint, p_seqs text, p_turns text,
-    p_times text, p_checksums text, p_kinds text[], p_bodies text[], p_changes json, p_patience integer,
+    p_times text, p_checksums text, p_kinds text[], p_bodies text[], p_changes json, p_effects json, p_patience integer,
     p_issued double precision, p_not_after double precision, p_now double precision
 ) RETURNS everturn.outcome_v1 LANGUAGE plpgsql AS $$
 DECLARE
@@ -223,11 +224,9 @@ BEGIN
     DELETE FROM everturn.effects e WHERE e.session = no_;
     INSERT INTO everturn.effects (session, key, status, attempt, began, ended, token, by, at, ended_at, request, result, error, note)
     SELECT no_, e ->> 'key', e ->> 'status', (e ->> 'attempt')::bigint, (e ->> 'began')::bigint,
-           coalesce((e ->> 'ended')::bigint, 0), coalesce((e ->> 'token')::bigint, 0), e ->> 'by',
-           (e ->> 'at')::double precision, (e ->> 'ended_at')::double precision, (e -> 'request')::text,
-           CASE e ->> 'status' WHEN 'finished' THEN coalesce((e -> 'result')::text, 'null') END,
-           CASE e ->> 'status' WHEN 'failed' THEN coalesce((e -> 'error')::text, 'null') END, e ->> 'note'
-      FROM json_array_elements(p_outline -> 'effects') AS e;
+           (e ->> 'ended')::bigint, (e ->> 'token')::bigint, e ->> 'by', (e ->> 'at')::double precision,
+           (e ->> 'ended_at')::double precision, e ->> 'request', e ->> 'result', e ->> 'error', e ->> 'note'
+      FROM json_array_elements(p_effects) AS e;
     UPDATE everturn.effects e SET seal = everturn.effect_seal_v3(e) WHERE e.session = no_;
     RETURN o;
 END

@@ -1,0 +1,24 @@
+"""Stores that are opened read-only: their backend refuses everything that writes, before it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from everturn.errors import Unsupported
+
+B = TypeVar("B")
+WRITES = ("change", "fork", "erase", "compact", "stage", "restore", "lease")
+"""The operations of Backend and Portable that write."""
+
+
+def refuse_changes(backend: B, name: str) -> B:
+    """Have a backend raise Unsupported for everything that writes. Returns the backend."""
+
+    def refuse(*_: Any, **__: Any) -> Coroutine[Any, Any, Any]:
+        raise Unsupported(f"{name} is opened read-only; open it without read_only to change it")
+
+    for operation in WRITES:
+        if hasattr(backend, operation):
+            setattr(backend, operation, refuse)
+    return backend

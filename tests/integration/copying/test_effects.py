@@ -1,0 +1,40 @@
+"""Copies bring effects along, between any two backends, and leave leases behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import everturn
+from tests.integration.copying.talks import HOSTILE, say
+from tests.store.places import Place
+
+KEY = HOSTILE.replace("\0", "")
+
+
+def test_effects_come_along_and_leases_stay_behind(source: Place, target: Place) -> None:
+    one, other = source.open(), target.open()
+    say(one, "a", "1")
+    with one.lease("a") as lease:
+        one.once("a", KEY, lambda: {"text": HOSTILE, "numbers": [1, 2.5, None]}, request={HOSTILE: 1}, lease=lease)
+        one.begin_effect("a", "in doubt", lease=lease)
+        one.begin_effect("a", "nothing")
+        one.finish_effect("a", "nothing")
+        assert everturn.copy(one, other).ok
+        assert _told(other) == _told(one)
+        other.lease("a").release()
+    one.fail_effect("a", "in doubt", HOSTILE, note=KEY)
+    one.begin_effect("a", "later")
+    assert everturn.copy(one, other).ok
+    assert _told(other) == _told(one)
+    assert other.begin_effect("a", KEY).status == "finished"
+    assert other.verify().ok
+
+
+def _told(store: Any) -> list[Any]:
+    """Everything of the effects but their times, of which servers keep microseconds."""
+    effects = store.get_effects("a")
+    assert all(effect.at for effect in effects)
+    return [
+        (one.key, one.status, one.request, one.result, one.error, one.attempt, one.by, one.lease, one.version, one.note)
+        for one in effects
+    ]
