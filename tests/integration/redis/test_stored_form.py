@@ -219,3 +219,13 @@ def test_a_missing_entry_is_named(store: Any, client: Any) -> None:
         store.get_history("a")
     assert caught.value.seq == 3
     assert words(store, "a", on_corrupt="skip") == ["1", "2", "4"]
+
+
+def test_an_effect_that_was_changed_by_hand_is_loud(store: Any, client: Any) -> None:
+    store.once("a", "pay", lambda: "paid")
+    kept = client.hget("everturn:{:a}:meta", "effect:pay")
+    client.hset("everturn:{:a}:meta", "effect:pay", kept.replace(b"finished", b"failed"))
+    for ask in (lambda: store.get_effects("a"), lambda: store.once("a", "pay", lambda: "paid again")):
+        with pytest.raises(CorruptEntry):
+            ask()
+    assert not store.verify().ok

@@ -154,7 +154,8 @@ class FileDoor:
         self._sql("UPDATE undo_steps SET head = ?2 WHERE session = :base >> 32", session_id, head)
 
     def entries(self) -> int:
-        ((count,),) = self._sql("SELECT ifnull(sum(count), 0) FROM entries")
+        # Session 0 has the rows that end the indexes.
+        ((count,),) = self._sql("SELECT ifnull(sum(count), 0) FROM entries WHERE id >> 32 > 0")
         return int(count)
 
     def remnants(self, *markers: str) -> dict[str, int]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from everturn.backend import Status
 from everturn.backends._shared.verification import ExaminedSession, examine
+from everturn.backends.redis import effects
 from everturn.backends.redis.client import Sender
-from everturn.backends.redis.errors import Refusal
+from everturn.backends.redis.errors import DamagedPart, Refusal
 from everturn.backends.redis.keys import STAGED, KeyNames, Keys
 from everturn.backends.redis.reads import FetchedEntries, changes
 from everturn.backends.redis.session_state import FullView, read_all_parts, read_view, retry_across_lives, roots
@@ -65,6 +66,11 @@ async def _verified(sender: Sender, keys: Keys, full: FullView, deadline: float)
     rows = (entry_row(seq, log.kind_of(seq), value) for seq, value in sorted(log.values.items()))
     kinds, problems = examine(stored, rows)
     problems += _unlisted(session.info.session_id, full, kinds)
+    try:
+        await effects.read(sender, keys, "", deadline)
+    except DamagedPart:
+        what = "an effect, or its lease, is not what was written"
+        problems.append(Problem(session.info.session_id, None, what))
     lives = await sender.send(keys[0], [("PTTL", key) for key in keys], deadline)
     return len(kinds), [*problems, *_uneven_expiry(session.info.session_id, lives)]
 
