@@ -114,6 +114,7 @@ def lease_sleeper(kit: Kit) -> None:
 )
 def lease_fence(kit: Kit) -> None:
     store, other = kit.open("A", watched=True), kit.open("B")
+    taken: list[str] = []  # sessions whose lease was taken while its holder's call was stopped
 
     def stopped_at(n: int, session: str) -> bool:
         turns = kit.turns(2)
@@ -121,13 +122,14 @@ def lease_fence(kit: Kit) -> None:
         store.value(take_lease(session, SHORT))
         at, seen = stop_with_lease(kit, store, append_with_lease(session, turns[1]), n, other)
         if seen is not None:
+            taken.append(session)
             later = [message.content for message in other.read(session)]
             story = f"a call with a lease was at {at} while another worker took the lease and read the session"
             kit.check(later == seen, f"{story}: it held {seen}, and then {later}", session=session)
         return at is not None
 
     points = stop_at_every_call(kit, stopped_at)
-    kit.notes.append(f"stopped at {points} driver calls")
+    kit.notes.append(f"stopped at {points} driver calls; another worker took the lease at {len(taken)} of them")
 
 
 @registry.clause(

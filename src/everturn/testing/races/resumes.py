@@ -18,7 +18,7 @@ from everturn.testing.workers.messages import Done, Paused, Step, Stop
 SHORT = 0.2  # seconds of a lease that is to run out; nothing is concluded from its being held
 LONG = 600.0  # seconds of a lease that is to be held
 PATIENCE = 5.0  # seconds after which a lease of SHORT that is still refused has not run out
-_BLOCKED = 0.25  # seconds after which a call counts as one that waits for the call that sleeps
+_BLOCKED = 0.1  # seconds after which a call counts as one that waits for the call that sleeps
 _PAUSE = 0.02
 
 
