@@ -272,9 +272,9 @@ class EverturnConversationStore(ConversationStore):
             except VersionConflict:
                 continue
             await self._store.erase(conversation_id)
+            self._ends.pop(conversation_id, None)
             with suppress(InvalidInput):  # the id is too long for a session beside it: there is none
                 await self._store.erase(effects_of(conversation_id))
-            self._ends.pop(conversation_id, None)
             return
 
 
