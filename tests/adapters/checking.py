@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 # What clauses of the contract need and an adapter lacks: for lack of a server or a file; as all frameworks do; as most.
 BACKENDS = {"sqlite": {"server", "redis_url"}, "valkey": {"files", "corrupt", "vfs"}}
 ALL_LACK = {"key", "expected_version", "trim", "trim_keeps_prompts", "clear_all", "tool_calls", "summaries"}
-ALL_LACK |= {"compact", "pays_once"}
+ALL_LACK |= {"compact", "pays_once", "lease", "fence", "effects"}
 SNAPSHOTS = {"save_snapshot", "rollback", "list_snapshots", "delete_snapshot", "undo"}
 
 WITHOUT = """

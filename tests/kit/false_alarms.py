@@ -25,6 +25,7 @@ TARGETS = (
     *(f"{SOUND}.memory:{name}" for name in ("threads", "tasks")),
     *(f"{SOUND}.files:factory", f"{SOUND}.redis_lists:factory"),
     *(f"{SOUND}.compaction:{name}" for name in ("lists", "agents")),
+    f"{SOUND}.resume:lists",
 )
 
 

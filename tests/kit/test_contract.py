@@ -20,9 +20,12 @@ def test_the_page_is_in_step_with_the_clauses() -> None:
     assert PAGE.read_text("utf-8") == page(), "run: python -m everturn.testing.contract > docs/contract.md"
 
 
-def test_there_are_seven_layers_and_at_least_sixty_clauses() -> None:
+def test_there_are_eight_layers_and_at_least_sixty_clauses() -> None:
     layers = Counter(clause.layer for clause in CLAUSES)
-    assert list(layers) == ["sequential", "concurrency", "persistence", "edge", "faults", "crash", "compaction"]
+    assert list(layers) == [
+        *("sequential", "concurrency", "persistence", "edge", "faults", "crash", "compaction"),
+        "resume",
+    ]
     assert len(CLAUSES) >= 60
 
 

@@ -12,8 +12,12 @@ import pytest
 import everturn
 from everturn import (
     CorruptEntry,
+    Effect,
+    EffectInDoubt,
     InvalidInput,
     KeyReused,
+    LeaseHeld,
+    LeaseLost,
     MemoryStoreBackendError,
     MemoryStoreError,
     Receipt,
@@ -31,6 +35,9 @@ ERRORS = [
     MemoryStoreBackendError("what", outcome="unknown", transient=True),
     VersionConflict("what", session_id="a", expected=7, actual=9),
     KeyReused("what", session_id="a", receipt=Receipt("a", life="b", version=7, seqs=(1, 2))),
+    LeaseHeld("what", session_id="a", token=1, left=2.0),
+    LeaseLost("what", session_id="a", token=1),
+    EffectInDoubt("what", session_id="a", effect=Effect("k", "started")),
     CorruptEntry("what", session_id="a", seq=3),
     SessionNotFound("what", session_id="a"),
     SnapshotNotFound("what", session_id="a", snapshot="s"),

@@ -44,7 +44,7 @@ ViolationKind: TypeAlias = Literal[
 ]
 Status: TypeAlias = Literal["pass", "fail", "not_offered", "untested", "known"]
 Layer: TypeAlias = Literal[
-    "sequential", "concurrency", "persistence", "edge", "faults", "crash", "compaction", "history"
+    "sequential", "concurrency", "persistence", "edge", "faults", "crash", "compaction", "resume", "history"
 ]
 
 FUNCTIONS: tuple[Function, ...] = get_args(Function)

@@ -9,7 +9,7 @@ import pytest
 from tests.adapters.checking import BACKENDS, RUNS, hold
 
 LACKS = {"checkpoints", "tasks", "twins", "pop", "trim_keeps_prompts", "tool_calls", "summaries"}
-LACKS |= {"compact", "pays_once"}
+LACKS |= {"compact", "pays_once", "lease", "fence", "effects"}
 
 
 @pytest.mark.parametrize(("backend", "clauses"), RUNS)

@@ -14,6 +14,7 @@ values.py              channel values as JSON and back
 session_reader.py      reads of a session, as far back as a checkpoint needs
 cache.py               ThreadCache: the latest known state of each thread
 thread_lock.py         ThreadLock: one put of a thread at a time, within one saver
+thread_run.py          ThreadRun: the lease of a thread for one run, and the fence of its puts
 history.py             to_langchain: a session's messages as LangChain's
 errors.py              refusals that name thread, checkpoint and channel
 

@@ -27,6 +27,7 @@ from everturn.adapters.langgraph.message_refs import QuotingCodec, conversation_
 from everturn.adapters.langgraph.rewrite import base_in_history, entries_to_leave
 from everturn.adapters.langgraph.session_reader import TRIES, SessionMoved, SessionReader, lost, unknown
 from everturn.adapters.langgraph.thread_lock import ThreadLock
+from everturn.adapters.langgraph.thread_run import LeasedRuns
 from everturn.adapters.langgraph.values import ChannelCodec
 from everturn.model import JSON
 
@@ -37,13 +38,20 @@ class CheckpointPuts:
     """The puts of an EverturnSaver, as coroutines for a CallRunner."""
 
     def __init__(
-        self, store: AsyncMemoryStore, reader: SessionReader, codec: ChannelCodec, cache: ThreadCache, lock: ThreadLock
+        self,
+        store: AsyncMemoryStore,
+        reader: SessionReader,
+        codec: ChannelCodec,
+        cache: ThreadCache,
+        lock: ThreadLock,
+        runs: LeasedRuns,
     ) -> None:
         self._store = store
         self._reader = reader
         self._codec = codec
         self._cache = cache
         self._lock = lock
+        self._runs = runs
 
     async def put(self, put: CheckpointPut, on_conflict: OnConflict) -> None:
         """Append a checkpoint in one turn. Raises VersionConflict if another run has put a checkpoint meanwhile."""
@@ -98,8 +106,11 @@ class CheckpointPuts:
             begins=begins,
         )
         draft = self._draft(composer, put, view.awaiting, again)
+        lease = await self._runs.fence(put.session_id)
         try:
-            receipt = await self._store.append(put.session_id, draft.entries, expected_version=view.expected)
+            receipt = await self._store.append(
+                put.session_id, draft.entries, expected_version=view.expected, lease=lease
+            )
         except InvalidInput as exc:
             raise refused_by_store(put.thread, put.id, draft.entries, exc) from exc
         return draft, receipt, view.awaiting
@@ -133,12 +144,15 @@ class CheckpointPuts:
         awaiting = tuple([(name, places.get(seq, seq), body) for name, seq, body in view.awaiting])
         draft = self._draft(composer, put, awaiting)
         together = [*entries, *draft.entries]
+        lease = await self._runs.fence(put.session_id)
         try:
             if after is None:
-                receipt = await self._store.append(put.session_id, together, expected_version=view.expected)
+                receipt = await self._store.append(
+                    put.session_id, together, expected_version=view.expected, lease=lease
+                )
             else:
                 receipt = await self._store.replace(
-                    put.session_id, together, after=after, expected_version=view.expected
+                    put.session_id, together, after=after, expected_version=view.expected, lease=lease
                 )
         except InvalidInput as exc:
             raise refused_by_store(put.thread, put.id, together, exc) from exc
@@ -202,8 +216,9 @@ class CheckpointPuts:
         expected: Receipt | int | None = None,
     ) -> None:
         body, record = writes_record(checkpoint, task, path, nodes, self._cache.input_of(session_id, checkpoint))
+        lease = await self._runs.fence(session_id)
         try:
-            receipt = await self._store.append(session_id, [record], expected_version=expected)
+            receipt = await self._store.append(session_id, [record], expected_version=expected, lease=lease)
         except InvalidInput as exc:
             raise refused_by_store(thread, checkpoint, [record], exc) from exc
         self._cache.follow(receipt, _step_to(receipt, checkpoint, body))

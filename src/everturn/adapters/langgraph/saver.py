@@ -42,6 +42,7 @@ from everturn.adapters.langgraph.listing import CheckpointListing, next_of
 from everturn.adapters.langgraph.put import CheckpointPuts, OnConflict
 from everturn.adapters.langgraph.session_reader import SessionReader
 from everturn.adapters.langgraph.thread_lock import ThreadLock
+from everturn.adapters.langgraph.thread_run import LeasedRuns, ThreadRun
 from everturn.adapters.langgraph.values import Allow, ChannelCodec
 
 REPLAYING = "__pregel_replay_state"  # key in the config of a subgraph that goes back with its parent
@@ -75,6 +76,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self._heads = SeenHeads()
         self._beginnings = EmptySessions()
         self._lock = ThreadLock(blocking=isinstance(store, MemoryStore))
+        self._runs = LeasedRuns()
         self._use(ChannelCodec(None if serde is None else self.serde, allow))
 
     def _use(self, codec: ChannelCodec) -> None:
@@ -84,7 +86,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self._reader = SessionReader(opened, codec, self._cache)
         self._reads = CheckpointReads(self._reader, codec, self._cache, self._heads, WRITES_IDX_MAP)
         self._listing = CheckpointListing(self._reader, self._reads)
-        self._puts = CheckpointPuts(opened, self._reader, codec, self._cache, self._lock)
+        self._puts = CheckpointPuts(opened, self._reader, codec, self._cache, self._lock, self._runs)
         self._deletions = ThreadDeletions(opened, self._reader, self._cache)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> EverturnSaver:
@@ -98,6 +100,17 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         if isinstance(current, str):
             return f"{int(current.partition('.')[0]) + 1:032}"
         return 1 if current is None else current + 1
+
+    def run(self, thread_id: str, *, seconds: float = 30, wait: float = 0) -> ThreadRun:
+        """Take the lease of a thread for a run: `with saver.run("a"): graph.invoke(...)`, or `async with`.
+
+        Of any number of processes that enter, one is inside at a time. The others wait up to `wait` seconds, then they
+        get LeaseHeld. The lease is renewed in the background, and released at the end of the block; if its process
+        dies, it is free after `seconds`. Every put of this saver into the thread names it: once it is lost, they raise
+        LeaseLost and write nothing. A lease is not a check of the state: after a wait, look whether the run is still
+        to be done. Entering returns the lease, to pass to `store.once`.
+        """
+        return ThreadRun(self._runner, self._runs, thread_id, seconds=seconds, wait=wait)
 
     # --- reads -------------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ SELECT entries, snapshots, bytes, xid::pg_catalog.text, spared, told, left_over
 
 -- erase_at_version: the same, if the life named is at this version; its row is locked before it is looked at
 SELECT entries, snapshots, bytes, xid::pg_catalog.text, spared, told, left_over
-  FROM everturn.erase_v1(%s, %s, coalesce((
+  FROM everturn.erase_v3(%s, %s, coalesce((
            SELECT CASE WHEN n.version OPERATOR(pg_catalog.=) %s::pg_catalog.int8 THEN n.life ELSE '' END
              FROM everturn.sessions n
             WHERE n.namespace OPERATOR(pg_catalog.=) %s AND n.session_id OPERATOR(pg_catalog.=) %s

@@ -12,6 +12,7 @@ edge.py          unusual contents, sizes, ids; expiry.py time to live
 faults.py        servers, disks and files that fail
 crash.py         kill -9 and power loss
 compaction.py    summaries that take the place of turns
+resume.py        leases and effects: one worker at a time, and what it does in the world is done once
 docs_page.py     docs/contract.md, made from the clauses (`python -m everturn.testing.contract`)
 """
 
@@ -29,6 +30,7 @@ from everturn.testing.contract import (
     persistence,
     races,
     removal,
+    resume,
     sequential,
     snapshots,
 )
@@ -43,5 +45,6 @@ CLAUSES: tuple[Clause, ...] = collected(
         faults,
         crash,
         compaction,
+        resume,
     ]
 )

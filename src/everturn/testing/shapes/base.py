@@ -101,6 +101,7 @@ class Shape:
         self._source = source
         self._make = make
         self._handed: list[Any] = []
+        self._leases: dict[str, Any] = {}  # by session: the latest lease that was taken here
         self._summarize: Summarize | None = None
         self._model_given = False
         self.awaited = awaited
@@ -132,6 +133,10 @@ class Shape:
         found |= {option for option in ("key", "expected_version") if self._takes(self._appender(), option)}
         if self._compactor() is not None:
             found.add("compact")
+        if self._takes("lease", "seconds"):
+            found |= {"lease", "fence"} if self._takes(self._appender(), "lease") else {"lease"}
+        if self._has("begin_effect") and self._has("finish_effect"):
+            found.add("effects")
         if self.has_roles:
             found.add("roles")
         if self.has_fields and self._make is None:
@@ -172,6 +177,8 @@ class Shape:
     async def call(self, session: str | None, method: str, *args: Any, **options: Any) -> Any:
         """Call a method of the store, blocking or awaited, with the session first if it takes one."""
         target = await self._source(session)
+        if options.get("lease") is True and session is not None:
+            options["lease"] = self._leases[session]
         if session is not None and not self.per_session:
             args = (session, *args)
         return await await_if_needed(getattr(target, self._named(method))(*args, **options))
@@ -264,6 +271,26 @@ class Shape:
 
     async def undo(self, session: str) -> None:
         await self.call(session, "undo")
+
+    async def take_lease(self, session: str, seconds: float) -> Any:
+        """Take the lease of the session, and keep it for later steps (`lease=True`). Returns its token, if any."""
+        lease = await self.call(session, "lease", seconds=seconds)
+        self._leases[session] = lease
+        return getattr(lease, "token", None)
+
+    async def release_lease(self, session: str) -> None:
+        """Release the latest lease of the session that was taken here."""
+        await await_if_needed(self._leases[session].release())
+
+    async def begin_effect(self, session: str, key: str) -> tuple[str, Any]:
+        """Begin an effect. Returns its status, "new" for the caller that is to do it, and its result."""
+        effect = await self.call(session, "begin_effect", key)
+        if isinstance(effect, Mapping):
+            return str(effect["status"]), effect.get("result")
+        return str(effect.status), getattr(effect, "result", None)
+
+    async def finish_effect(self, session: str, key: str, result: Any) -> None:
+        await self.call(session, "finish_effect", key, result)
 
 
 def handle_of(snapshot: Any) -> Any:

@@ -11,6 +11,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
@@ -103,6 +105,15 @@ class WorkerProcess:
             lines = file.read().decode(errors="replace").splitlines()
         frames = [line.strip() for line in _after(lines, "Current thread") if line.startswith("  File")]
         return "; ".join(frames[:3])
+
+    @contextmanager
+    def asleep(self) -> Iterator[None]:
+        """Stop the process with SIGSTOP for the time of the block. Jobs that are sent meanwhile are run afterwards."""
+        os.kill(self.pid, signal.SIGSTOP)  # not yet reaped, so the id is still its own
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def resume(self) -> None:
         self.send(Resume())

@@ -15,7 +15,9 @@ end
 
 local life, ends, fence, size, before, version =
   unpack(told('HMGET', META, 'life', 'expires_at', 'fence', 'bytes', 'calls', 'version') or {})
-if is_behind(tonumber(fence)) then return at .. LATE end
+-- Where nothing is left, nothing can be removed too late: this request did it, if a proxy sent it twice, or another.
+local is_there = life or call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0
+if is_there and is_behind(tonumber(fence)) then return at .. LATE end
 if life and ARGV[2] ~= '-' and (life ~= ARGV[2] or (ARGV[3] ~= '' and version ~= ARGV[3])) then
   local over = whole(ends)
   if not (over and over <= now) then

@@ -363,7 +363,11 @@ BEGIN
         fence := greatest(fence, s.fence);
     END LOOP;
     at := everturn.now_v1(p_now);  -- after the locks
-    fence := greatest(fence, everturn.fence_v1(p_namespace, p_session_id, NULL));
+    -- Where nothing is left, nothing can be removed too late: this request did it, if it was sent twice, or another.
+    fence := CASE WHEN EXISTS (
+        SELECT FROM everturn.sessions n
+         WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
+    ) THEN greatest(fence, everturn.fence_v1(p_namespace, p_session_id, NULL)) END;
     PERFORM everturn.refuse_late_v1(p_issued, p_not_after, fence, at);
     FOR s IN
         SELECT * FROM everturn.sessions n
