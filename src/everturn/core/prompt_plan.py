@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -47,8 +48,11 @@ class PromptBounds(msgspec.Struct, frozen=True):
 
     @property
     def first_page(self) -> int:
-        """Guess how many of the newest messages will do: one more than fit, which shows that they do not."""
-        guesses = [MOST] if self.max_messages is None else [self.max_messages + 1, MOST]
+        """Guess how many of the newest messages will do: one or two more than fit, which shows that they do not.
+
+        An even number: most turns are of two messages, and a part of a stored turn costs more to read than all of it.
+        """
+        guesses = [MOST] if self.max_messages is None else [self.max_messages + 2 - self.max_messages % 2, MOST]
         if self.max_tokens is not None:
             guesses.append(max(FEWEST, self.max_tokens // USUAL_TOKENS + 1))
         if self.max_bytes is not None:
@@ -150,7 +154,7 @@ class PromptPlan:
         """
         messages, total = self._messages, self._state.messages
         cut = self._planner.cut(total if has_more else None)
-        start = 0 if cut is None else bisect_right(messages, cut.floor, key=_seq_of)
+        start = 0 if cut is None else bisect_right(messages, cut.floor, key=_stored_seq)
         oldest = _seq_of(messages[0]) if messages else self._state.head + 1
         front = [message for message in self._leading if _seq_of(message) < oldest]  # the others were read again
         front += (message for message in messages[:start] if message.role in SYSTEM_ROLES)
@@ -159,6 +163,9 @@ class PromptPlan:
             start += 1
         shown = front + self._summaries + messages[start:]
         return shown, total - len(shown) + len(self._summaries)
+
+
+_stored_seq = attrgetter("seq")
 
 
 def _seq_of(message: ChatMessage) -> int:

@@ -22,7 +22,7 @@ from everturn.core.paths import Range, size
 from everturn.model import MESSAGE
 
 SQL = statements.load("log_rows.sql")
-MESSAGE_ROWS, WHOLE_ROWS = SQL["message_rows"], SQL["whole_rows"]
+MESSAGE_ROWS, TURN_ROWS, WHOLE_ROWS = SQL["message_rows"], SQL["message_rows_with_turns"], SQL["whole_rows"]
 CLOSE = 32  # seqs between two ranges of one stretch: to pass over so many rows takes as long as another statement
 GROWTH = 8  # a window is at most so many times longer than the messages that are still wanted
 
@@ -133,7 +133,7 @@ class MessageBatch:
             self._set_aside_others()
 
     def _wanted_seqs(self) -> Sequence[int]:
-        firsts, _, _, _, counts, _, _ = self._columns
+        firsts, counts = self._columns[0], self._columns[4]
         seqs = seqs_of(firsts, counts) if firsts else ()
         return [*compress(seqs, self._lines)] if 0 in self._lines else seqs
 
@@ -142,7 +142,7 @@ class MessageBatch:
         return len(self._message_seqs)
 
     def _set_aside_others(self) -> None:
-        firsts, _, checksums, bodies, counts, kinds, _ = self._columns
+        firsts, _, checksums, bodies, counts, kinds = self._columns[:6]
         for at, kind in enumerate(kinds):
             if kind is not None and checksum(kind, bodies[at]) != checksums[at]:
                 self.bad = self.bad or firsts[at] + counts[at] - 1  # it may be several messages, and no other entry
@@ -153,7 +153,7 @@ class MessageBatch:
 
     @property
     def turns(self) -> Iterable[int]:
-        """The first seq of the turn of each message."""
+        """The first seq of the turn of each message, of rows that were read with their turns."""
         of_lines = repeated(self._columns[6], self._columns[4])
         return compress(of_lines, self._lines) if 0 in self._lines else of_lines
 
@@ -173,7 +173,7 @@ class MessageBatch:
         seqs, lines = self._message_seqs, self._lines
         if not seqs:
             return
-        _, times, checksums, bodies, counts, _, _ = self._columns
+        _, times, checksums, bodies, counts = self._columns[:5]
         if not lines[0]:  # leave out rows at the beginning of which nothing is wanted
             unwanted, skip = lines.index(1), 0
             while counts[skip] <= unwanted:

@@ -18,7 +18,16 @@ import msgspec
 from everturn.backend import REMEMBERED, Query, Reading, Status, Take
 from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.log_rows import MESSAGE_ROWS, WHOLE_ROWS, EntryBatch, MessageBatch, Piece, latest, pieces
+from everturn.backends.sqlite.log_rows import (
+    MESSAGE_ROWS,
+    TURN_ROWS,
+    WHOLE_ROWS,
+    EntryBatch,
+    MessageBatch,
+    Piece,
+    latest,
+    pieces,
+)
 from everturn.backends.sqlite.lost_entries import first_lost, first_missing, in_order
 from everturn.backends.sqlite.packed_rows import entries_within
 from everturn.backends.sqlite.path_walk import PathWalk
@@ -135,11 +144,11 @@ def _hand_over_messages(view: LogView, query: Query, take: Take) -> tuple[int, b
 
 def _front(view: LogView, query: Query, take: Take, reading: Reading) -> Reading:
     """Hand the latest messages to `take`, and before them those at the front. Returns the reading with all it needs."""
-    found, must, cut = latest(view, query.limit or 0, MESSAGE_ROWS, MessageBatch)
+    found, must, cut = latest(view, query.limit or 0, TURN_ROWS, MessageBatch)
     if cut:
         front = front_ranges(view, must.all[0][0])
         if front.all:
-            found = [*map(MessageBatch, pieces(view, front, MESSAGE_ROWS)), *found]
+            found = [*map(MessageBatch, pieces(view, front, TURN_ROWS)), *found]
             must = must.after(front)
     tally = _Tally()
     turns: list[int] = []
