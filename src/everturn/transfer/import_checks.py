@@ -21,8 +21,7 @@ LATEST = 10**11  # seconds since 1970, and the longest TTL: as far as options go
 DIGEST = 16  # bytes of a call's id, and of the digests of keys and contents
 CHANGES = frozenset(
     ("append", "replace", "trim", "fold", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork")
-    + ("begin_effect", "finish_effect", "fail_effect")
-)
+) | {"begin_effect", "finish_effect", "fail_effect"}
 UNDOABLE = frozenset(("rollback", "replace", "trim", "fold", "clear"))
 _LIFE = re.compile(r"[0-9a-f]{16}")
 

@@ -47,20 +47,23 @@ def test_a_failover_may_lose_a_lease_and_an_effect_and_its_holder_is_fenced_off(
 
 @pytest.mark.parametrize("kind", first(1, GROUPS))
 def test_a_lease_and_an_effect_that_a_replica_has_outlast_a_failover(kind: str) -> None:
-    with GROUPS[kind]() as group, everturn.open(group.url, timeout=60, warnings="off") as other:
-        with everturn.open(group.url, wait_replicas=1, timeout=3, warnings="off") as store:
-            lease = store.lease("a", seconds=LONG)
-            assert store.begin_effect("a", "refund", lease=lease).status == "new"
-            if isinstance(group, ValkeyCluster):
-                group.kill_master_of(META)
-            else:
-                group.kill_master()
-            group.wait_until_whole()
-            with pytest.raises(LeaseHeld):
-                other.lease("a")
-            assert other.begin_effect("a", "refund").status == "started"
-            say(other, "a", "1", lease=lease.token)  # its holder may go on
-            # The promoted one has nobody to copy to: it is not said that anybody holds this lease.
-            with pytest.raises(MemoryStoreBackendError, match="0 of the 1 replicas") as caught:
-                store.lease("b")
-            assert caught.value.outcome == "unknown"
+    with (
+        GROUPS[kind]() as group,
+        everturn.open(group.url, timeout=60, warnings="off") as other,
+        everturn.open(group.url, wait_replicas=1, timeout=3, warnings="off") as store,
+    ):
+        lease = store.lease("a", seconds=LONG)
+        assert store.begin_effect("a", "refund", lease=lease).status == "new"
+        if isinstance(group, ValkeyCluster):
+            group.kill_master_of(META)
+        else:
+            group.kill_master()
+        group.wait_until_whole()
+        with pytest.raises(LeaseHeld):
+            other.lease("a")
+        assert other.begin_effect("a", "refund").status == "started"
+        say(other, "a", "1", lease=lease.token)  # its holder may go on
+        # The promoted one has nobody to copy to: it is not said that anybody holds this lease.
+        with pytest.raises(MemoryStoreBackendError, match="0 of the 1 replicas") as caught:
+            store.lease("b")
+        assert caught.value.outcome == "unknown"
