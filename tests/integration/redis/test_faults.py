@@ -246,10 +246,11 @@ REFUSALS: dict[str, tuple[tuple[str, str], tuple[str, str], str]] = {
 def test_a_server_that_refuses_has_not_written(own: ValkeyServer, face: str, why: str) -> None:
     refuse, relent, text = REFUSALS[why]
     ledger = Ledger()
-    with Writers(face, own.url, ledger, turns, every_kind, count=4, timeout=0.3):
+    # One second: an attempt that a busy machine does not answer in time is honestly in doubt, and proves nothing here.
+    with Writers(face, own.url, ledger, turns, every_kind, count=4, timeout=1):
         ledger.progress(40)
         own.command("CONFIG", "SET", *refuse)
-        ledger.trouble(16)
+        ledger.trouble(8)
         with everturn.open(own.url, warnings="off") as store:
             store.get_history("s0")  # reads go on
         own.command("CONFIG", "SET", *relent)
