@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 import everturn
 from tests.cli.conftest import CUSTOMER, Run
+from tests.cli.test_change import in_a_terminal
 
 
 @pytest.fixture
@@ -76,3 +78,39 @@ def test_show_and_log_have_effects(run: Run, paid: str) -> None:
     log = run("log", paid, CUSTOMER).out
     assert "effect begun: refund 1234" in log
     assert "effect finished: refund 1234" in log
+
+
+def test_an_export_brings_effects_along(run: Run, paid: str, tmp_path: Path) -> None:
+    file, other = tmp_path / "all.jsonl", f"sqlite:///{tmp_path / 'other.db'}"
+    assert run("export", paid, CUSTOMER, "-o", file).code == 0
+    assert run("import", other, file).out == "1 imported; 1 compared and equal\n"
+    with everturn.open(paid) as here, everturn.open(other) as there:
+        assert [effect.status for effect in there.get_effects(CUSTOMER)] == ["finished", "started"]
+        assert there.get_effects(CUSTOMER) == here.get_effects(CUSTOMER)
+        assert there.once(CUSTOMER, "refund 1234", lambda: pytest.fail("paid twice")) == {"refund": "r-1"}
+
+
+def test_a_backup_has_effects(run: Run, paid: str, tmp_path: Path) -> None:
+    assert run("backup", paid, tmp_path / "copy.db").code == 0
+    with everturn.open(paid) as store, everturn.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
+        assert [effect.status for effect in copy.get_effects(CUSTOMER)] == ["finished", "started"]
+        assert copy.get_effects(CUSTOMER) == store.get_effects(CUSTOMER)
+        assert copy.once(CUSTOMER, "refund 1234", lambda: pytest.fail("paid twice")) == {"refund": "r-1"}
+
+
+def test_the_preview_of_a_rollback_lists_effects_that_stay_done(paid: str) -> None:
+    """Those that were begun behind the snapshot, and did not fail."""
+    with everturn.open(paid) as store:
+        store.begin_effect(CUSTOMER, "letter")
+        store.fail_effect(CUSTOMER, "letter", "no stamps")
+        store.save_snapshot(CUSTOMER, "all done")
+        before = store.get_effects(CUSTOMER)
+    _, said = in_a_terminal(b"y\n", "rollback", paid, CUSTOMER, "before the new prompt")
+    preview = said.partition("[y/N]")[0]
+    assert "2 effects that no rollback takes back:" in preview
+    assert "refund 1234" in preview
+    assert "in doubt or in progress" in preview
+    assert "letter" not in preview
+    with everturn.open(paid) as store:
+        assert store.get_effects(CUSTOMER) == before
+    assert "that no rollback takes back" not in in_a_terminal(b"n\n", "rollback", paid, CUSTOMER, "all done")[1]

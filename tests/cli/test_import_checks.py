@@ -30,6 +30,8 @@ def lines() -> list[Line]:
         store.save_snapshot("a", "safe")
         store.replace("a", [ChatMessage("user", "hi")], after=2)
         store.trim("a", max_messages=1)
+        store.once("a", "refund", lambda: {"receipt": 1}, request={"amount": 20})
+        store.begin_effect("a", "mail")
         out = io.BytesIO()
         write_sessions(store, ["a"], out.write)
     return [json.loads(line) for line in out.getvalue().splitlines()]
@@ -85,6 +87,14 @@ SPOILT: dict[str, tuple[Callable[[list[Line]], None], str]] = {
     "a snapshot without id": (set_field("session", "snapshots", 0, "id", to=""), "line 1, snapshots[0].id"),
     "a late snapshot": (set_field("session", "snapshots", 0, "version", to=99), "line 1, snapshots[0].version"),
     "an unknown step": (set_field("session", "undo_steps", 0, "kind", to="append"), "line 1, undo_steps[0].kind"),
+    "an effect with NUL": (set_field("session", "effects", 0, "key", to="\0"), "line 1, effects[0].key"),
+    "an effect twice": (set_field("session", "effects", 1, "key", to="refund"), "line 1, effects[1].key"),
+    "an unknown status": (set_field("session", "effects", 0, "status", to="new"), "line 1, effects[0].status"),
+    "attempt 0": (set_field("session", "effects", 0, "attempt", to=0), "line 1, effects[0].attempt"),
+    "a late effect": (set_field("session", "effects", 1, "began", to=99), "line 1, effects[1].began"),
+    "an end before it began": (set_field("session", "effects", 0, "ended", to=1), "line 1, effects[0].ended"),
+    "an end of what goes on": (set_field("session", "effects", 1, "ended", to=9), "line 1, effects[1].ended"),
+    "an end without time": (set_field("session", "effects", 0, "ended_at", to=None), "line 1, effects[0].ended_at"),
     "a seq beyond the log": (set_field("entry", "seq", to=99), "line 2, seq"),
     "a turn after its entry": (set_field("entry", "turn", to=99), "line 2, turn"),
     "a seq twice": (lambda lines: lines.insert(2, lines[1]), "line 3, seq"),

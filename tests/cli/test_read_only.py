@@ -84,6 +84,22 @@ def test_a_file_that_may_only_be_read_can_be_looked_at(url: str, tmp_path: Path,
     assert [path.name for path in tmp_path.iterdir()] == ["memory.db"]
 
 
+def test_the_source_of_a_copy_keeps_every_byte(run: Run, url: str, tmp_path: Path) -> None:
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / "target").mkdir()
+    assert run("copy", url, f"sqlite:///{tmp_path}/target/memory.db").code == 0
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_a_file_of_an_earlier_everturn_is_not_migrated_by_a_copy_from_it(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    shutil.copy(Path(__file__).parent.parent / "migrations" / "v1.db", path)
+    before = path.read_bytes()
+    ran = run("copy", path, f"sqlite:///{tmp_path}/new.db")
+    assert (ran.code, "everturn compact" in ran.err) == (2, True)
+    assert path.read_bytes() == before
+
+
 def test_a_store_that_is_opened_read_only_refuses_changes(url: str) -> None:
     with everturn.open(url, read_only=True) as store:
         assert store.get_history(CUSTOMER)

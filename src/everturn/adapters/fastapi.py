@@ -14,8 +14,11 @@ from typing import Any
 from everturn import (
     AsyncMemoryStore,
     ChatMessage,
+    EffectInDoubt,
     InvalidInput,
     KeyReused,
+    LeaseHeld,
+    LeaseLost,
     MemoryStoreBackendError,
     MemoryStoreError,
     SessionNotFound,
@@ -43,6 +46,9 @@ CODES: dict[type[MemoryStoreError], int] = {
     SnapshotNotFound: 404,
     VersionConflict: 409,
     KeyReused: 409,
+    LeaseHeld: 409,
+    LeaseLost: 409,
+    EffectInDoubt: 409,
     Unsupported: 501,
     MemoryStoreBackendError: 503,
 }
@@ -136,9 +142,11 @@ async def _answer(connection: HTTPConnection, error: Exception) -> JSONResponse 
     A web socket gets the response if it was not accepted yet, and is closed otherwise.
     """
     code = next((code for kind, code in CODES.items() if isinstance(error, kind)), 500)
-    body = {"detail": str(error), "error": type(error).__name__}
+    body: dict[str, object] = {"detail": str(error), "error": type(error).__name__}
     if isinstance(error, MemoryStoreBackendError):
         body["outcome"] = error.outcome
+    elif isinstance(error, EffectInDoubt):
+        body["in_progress"] = error.in_progress
     answer = JSONResponse(body, code)
     if not isinstance(connection, WebSocket):
         return answer

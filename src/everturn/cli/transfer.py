@@ -123,7 +123,7 @@ def copy(
     """
     import everturn
 
-    with opened(source) as here, opened(target, create=True) as there, _bar() as tell:
+    with opened(source, for_reading=True) as here, opened(target, create=True) as there, _bar() as tell:
         for name in sessions or ():
             session_in(here, name)
         report = everturn.copy(here, there, sessions or None, tell)

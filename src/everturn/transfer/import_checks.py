@@ -10,17 +10,18 @@ import re
 import msgspec
 
 from everturn.core import codec
+from everturn.core.effects import FAILED, FINISHED, STARTED
 from everturn.core.paths import State
 from everturn.errors import InvalidInput
 from everturn.model import MESSAGE, SUMMARY, TOOL_CALL
 from everturn.store.arguments import LARGEST_COUNT, checked_id, checked_label, checked_snapshot
-from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, SnapshotPart, UndoPart
+from everturn.transfer.session_lines import ChangePart, EffectPart, EntryPart, Outline, SnapshotPart, UndoPart
 
 LATEST = 10**11  # seconds since 1970, and the longest TTL: as far as options go
 DIGEST = 16  # bytes of a call's id, and of the digests of keys and contents
 CHANGES = frozenset(
     ("append", "replace", "trim", "fold", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork")
-)
+) | {"begin_effect", "finish_effect", "fail_effect"}
 UNDOABLE = frozenset(("rollback", "replace", "trim", "fold", "clear"))
 _LIFE = re.compile(r"[0-9a-f]{16}")
 
@@ -51,6 +52,12 @@ def check_outline(outline: Outline) -> None:
         _check_snapshot(snapshot, outline, f"snapshots[{index}]")
     for index, step in enumerate(outline.undo_steps):
         _check_undo_step(step, outline, f"undo_steps[{index}]")
+    keys: set[str] = set()
+    for index, effect in enumerate(outline.effects):
+        _check_effect(effect, outline, f"effects[{index}]")
+        if effect.key in keys:
+            raise InvalidInput("is there twice", path=f"effects[{index}].key")
+        keys.add(effect.key)
 
 
 def _check_snapshot(snapshot: SnapshotPart, outline: Outline, path: str) -> None:
@@ -68,6 +75,26 @@ def _check_undo_step(step: UndoPart, outline: Outline, path: str) -> None:
     _check_number(step.moved_to, 0, outline.last_seq, f"{path}.moved_to")
     _check_number(step.hidden, -outline.last_seq, outline.last_seq, f"{path}.hidden")  # below 0: it showed more
     _check_state(step.before, outline, f"{path}.before")
+
+
+def _check_effect(effect: EffectPart, outline: Outline, path: str) -> None:
+    checked_label(effect.key, f"{path}.key")
+    if effect.status not in (STARTED, FINISHED, FAILED):
+        raise InvalidInput(f"must be {STARTED}, {FINISHED} or {FAILED}", path=f"{path}.status")
+    _check_number(effect.attempt, 1, LARGEST_COUNT, f"{path}.attempt")
+    _check_number(effect.began, 1, outline.version, f"{path}.began")
+    has_ended = effect.status != STARTED
+    least, most = (effect.began + 1, outline.version) if has_ended else (0, 0)
+    _check_number(effect.ended, least, most, f"{path}.ended")
+    if (effect.ended_at is not None) is not has_ended:
+        raise InvalidInput("must be there if, and only if, the effect has ended", path=f"{path}.ended_at")
+    _check_number(effect.token, 0, LARGEST_COUNT, f"{path}.token")
+    checked_label(effect.by, f"{path}.by")
+    checked_label(effect.note, f"{path}.note")
+    for name in ("at", "ended_at"):
+        _check_time(getattr(effect, name), f"{path}.{name}")
+    for name in ("request", "result", "error"):
+        codec.encode_json(getattr(effect, name), f"{path}.{name}")
 
 
 def check_entry(entry: EntryPart, outline: Outline, limit: int) -> None:

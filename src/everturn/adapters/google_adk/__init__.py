@@ -6,12 +6,14 @@ compactions.py      which compactions an append may follow
 session_state.py    the state of one session, from its records
 shared_state.py     `app:` and `user:` state, each in a session of its own
 session_ids.py      app, user and session name as one session id
+once_per_call.py    once_per_call, for tools: a call is an effect, done once
 """
 
 from everturn.adapters._shared.sync_async import require
 
 require("google-adk", (2, 10), "google-adk")
 
+from everturn.adapters.google_adk.once_per_call import once_per_call  # noqa: E402 - after the check
 from everturn.adapters.google_adk.session_service import EverturnSessionService  # noqa: E402 - after the check
 
-__all__ = ["EverturnSessionService"]
+__all__ = ["EverturnSessionService", "once_per_call"]

@@ -7,6 +7,7 @@ from everturn import InvalidInput
 LONGEST = 512  # bytes of a session id
 SEPARATOR = "/"  # between app, user and session
 STATE = "#state"  # suffix of the app, or the app and user, whose shared state it is
+EFFECTS = "#effects"  # suffix of the session whose effects it has
 
 
 def session_of(app_name: str, user_id: str, session_id: str) -> str:
@@ -31,6 +32,22 @@ def state_of(app_name: str, user_id: str | None = None) -> str:
     name = f"{prefix_of(app_name, user_id)[:-1]}{STATE}"
     _check_length(name, "app_name" if user_id is None else "app_name, user_id", "their shared state")
     return name
+
+
+def effects_of(app_name: str, user_id: str, session_id: str) -> str:
+    """Return the id of the session with the effects of an ADK session, which would make its objects stale.
+
+    Raises InvalidInput as `session_of` does.
+    """
+    name = f"{session_of(app_name, user_id, session_id)}{EFFECTS}"
+    _check_length(name, "app_name, user_id, session_id", "the effects of a session")
+    return name
+
+
+def sessions_of(app_name: str, user_id: str, session_id: str) -> list[str]:
+    """Return the ids of all sessions of an ADK session: its own, and that of its effects unless it is too long."""
+    name = session_of(app_name, user_id, session_id)
+    return [name, f"{name}{EFFECTS}"] if len(f"{name}{EFFECTS}".encode(errors="replace")) <= LONGEST else [name]
 
 
 def names_of(session_id: str) -> tuple[str, str, str] | None:

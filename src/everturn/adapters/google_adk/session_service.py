@@ -28,7 +28,7 @@ from everturn import AsyncMemoryStore, KeyReused, MemoryStore, Receipt, SessionS
 from everturn.adapters._shared.sync_async import CallRunner, settled
 from everturn.adapters.google_adk.compactions import later_compactions
 from everturn.adapters.google_adk.events import STATE, to_entries, to_events
-from everturn.adapters.google_adk.session_ids import names_of, prefix_of, session_of, state_of
+from everturn.adapters.google_adk.session_ids import names_of, prefix_of, session_of, sessions_of, state_of
 from everturn.adapters.google_adk.session_state import (
     is_creation,
     merged_state,
@@ -104,8 +104,9 @@ class EverturnSessionService(BaseSessionService):
         return await self._run(self._list(app_name, user_id))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Erase a session physically. `app:` and `user:` state stay. An absent session is no error."""
-        await self._run(self._store.erase(session_of(app_name, user_id, session_id)))
+        """Erase a session physically, then its effects. `app:` and `user:` state stay. An absent one is no error."""
+        for name in sessions_of(app_name, user_id, session_id):
+            await self._run(self._store.erase(name))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the `user:` state of a user, without the prefix in its keys."""

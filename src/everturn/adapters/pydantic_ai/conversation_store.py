@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from pydantic_ai.conversation_store import (
 from everturn import (
     AsyncMemoryStore,
     ChatMessage,
+    InvalidInput,
     MemoryStore,
     Receipt,
     Record,
@@ -26,6 +28,7 @@ from everturn import (
 )
 from everturn.adapters._shared.sync_async import CallRunner
 from everturn.adapters.pydantic_ai.messages import StoredEntry, to_entries, to_stored
+from everturn.adapters.pydantic_ai.once_per_call import effects_of
 from everturn.model import Entry
 
 RECORD = "pydantic_ai.record"  # kind of the record that each save ends with: Pydantic AI's data beside the messages
@@ -270,6 +273,8 @@ class EverturnConversationStore(ConversationStore):
                 continue
             await self._store.erase(conversation_id)
             self._ends.pop(conversation_id, None)
+            with suppress(InvalidInput):  # the id is too long for a session beside it: there is none
+                await self._store.erase(effects_of(conversation_id))
             return
 
 

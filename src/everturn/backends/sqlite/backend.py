@@ -107,7 +107,7 @@ class SqliteOperations(ABC):
         """Run the work on a connection with no transaction open."""
 
     def _run_shortly(self, work: Work[T], deadline: float) -> T:
-        seen: T | None = self._commits.look(work, deadline)
+        seen: T | None = None if self._database.read_only else self._commits.look(work, deadline)
         return self._run_read(work, deadline) if seen is None else seen
 
     def _run_read(self, work: Work[T], deadline: float) -> T:

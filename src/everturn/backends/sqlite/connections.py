@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import apsw
 
@@ -18,6 +18,14 @@ Bindings: TypeAlias = tuple[Any, ...] | Mapping[str, Any]
 
 SHORTEST_PAUSE = 0.0001  # seconds between two looks at a lock: a long wait must not keep a processor busy
 STEPS_BETWEEN_LOOKS = 50_000  # of SQLite's virtual machine: how often a long statement looks at its deadline
+
+
+class Stamp(NamedTuple):
+    """Facts by which a change of a file's own bytes is noticed. Its WAL is no part of it."""
+
+    inode: int
+    size: int
+    changed: int
 
 
 class Patience:
@@ -60,6 +68,7 @@ class Connection(apsw.Connection):
 
     namespace: str
     patience: Patience
+    seen: Stamp | None = None  # of a file that was opened as one that nobody changes; see read_only_files.py
     lives_from: float  # the moment from which a TTL of the present change counts; see clock.py
 
     def holds_an_old_snapshot(self) -> bool:

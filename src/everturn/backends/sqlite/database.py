@@ -16,7 +16,7 @@ from threading import get_ident
 import apsw
 
 from everturn import events, private_files
-from everturn.backends.sqlite import child_processes, file_paths, page_checksums, schema
+from everturn.backends.sqlite import child_processes, file_paths, page_checksums, read_only_files, schema
 from everturn.backends.sqlite.connections import Connection, connect, patiently
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 
@@ -50,7 +50,7 @@ class Database:
         self._vfs = vfs
         self._checksums = checksums and vfs is None  # of pages, in a new file; not with another VFS (decision 022)
         self._mode = mode
-        self._read_only = read_only
+        self.read_only = read_only
         self._gate = threading.Lock()
         self._borrowers: set[int] = set()  # threads, each of which has one connection at a time
         self._closed = False
@@ -140,16 +140,25 @@ class Database:
             raise
 
     def take_back(self, db: Connection) -> None:
+        """Take a connection back. Raises MemoryStoreBackendError (transient) if a look may have seen a mixture."""
         try:
-            self._keep_or_close(db)
+            read_only_files.refuse_torn(db, self.path)
         finally:
-            self._leave()
+            try:
+                self._keep_or_close(db)
+            finally:
+                self._leave()
 
     def _idle_or_new(self, deadline: float) -> Connection:
-        try:
-            db = self._idle.pop()
-        except IndexError:
-            db = self._connect(deadline)
+        while True:
+            try:
+                db = self._idle.pop()
+            except IndexError:
+                db = self._connect(deadline)
+                break
+            if db.seen is None or read_only_files.is_current(db, self.path):
+                break
+            db.close()
         db.patience.deadline = deadline
         return db
 
@@ -208,14 +217,17 @@ class Database:
         """
         if self.path:
             file_paths.refuse_unusable(self.path)
-            if self._vfs is None and not self._read_only:
+            if self._vfs is None and not self.read_only:
                 file_paths.create(self.path, self._mode)
         with child_processes.lock:
             child_processes.open_files.add(self)  # before there is a connection that an os.fork could copy
         try:
-            if self._read_only:
+            if self.read_only:
+                read_only_files.add_looker(self)
                 self._check_readable(deadline)
                 return
+            if self.path:
+                read_only_files.add_writer(self)
             with self.writer(deadline) as db:
                 # The first statements on a new file can be refused without the busy handler being asked.
                 patiently(lambda: schema.refuse_foreign(db, self.name), deadline)
@@ -243,15 +255,18 @@ class Database:
     def _connect(self, deadline: float) -> Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
         vfs, name = self._vfs or (page_checksums.vfs() if self.path else None), self.path or ":memory:"
-        if self._read_only and self.path:
-            flags, name = file_paths.to_look(self.path)
+        namespace, synchronous = self._namespace, self._synchronous
+        if self.read_only and self.path:
+            return read_only_files.connect_to_look(
+                self.path, vfs, namespace=namespace, synchronous=synchronous, deadline=deadline
+            )
         return connect(
             name,
             flags,
             vfs,
-            namespace=self._namespace,
-            synchronous=self._synchronous,
-            query_only=self._read_only,
+            namespace=namespace,
+            synchronous=synchronous,
+            query_only=self.read_only,
             deadline=deadline,
         )
 
@@ -275,6 +290,7 @@ class Database:
             try:
                 db.execute("BEGIN")
                 yield db
+                read_only_files.refuse_torn(db, self.path)
             finally:
                 db.close()
         finally:
@@ -291,6 +307,15 @@ class Database:
             self._gate.release()
         with child_processes.lock:
             child_processes.open_files.discard(self)
+        read_only_files.remove_writer(self)
+
+    def close_idle(self) -> None:
+        """Wait for calls under way, and close every connection; later calls open others."""
+        self._shut()
+        try:
+            self._close_connections()
+        finally:
+            self._gate.release()
 
     def _close_connections(self) -> None:
         for db in (*self._idle, *filter(None, [self._writer])):

@@ -63,7 +63,9 @@ def examine(db: Connection, path: str) -> Examination:
 
 def _facts_of(db: Connection, path: str) -> FileFacts:
     wal = Path(f"{path}-wal")
-    _, frames, taken = db.row("PRAGMA wal_checkpoint(PASSIVE)")  # as any writer does: it waits for nobody
+    frames = taken = 0  # a connection that only looks cannot tell: it would have to copy frames
+    if not db.readonly("main"):
+        _, frames, taken = db.row("PRAGMA wal_checkpoint(PASSIVE)")  # as any writer does: it waits for nobody
     return FileFacts(
         library=_numbers(apsw.sqlite_lib_version()),
         python_library=_numbers(sqlite3.sqlite_version),

@@ -126,14 +126,15 @@ def is_mark_lost(db: apsw.Connection, path: str) -> bool:
 
 
 def _first(path: str, size: int) -> bytes:
-    file = _open(path)
+    file = open_file(path)
     try:
         return file.xRead(size, 0) if file.xFileSize() >= size else b""
     finally:
         file.xClose()
 
 
-def _open(path: str) -> apsw.VFSFile:
+def open_file(path: str) -> apsw.VFSFile:
+    """Open a file for reading, below the pages. Close it by `xClose`."""
     # By SQLite's own means: closing a descriptor of ours would drop the locks this process has on the file.
     return apsw.VFSFile("", str(Path(path).absolute()), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
 
@@ -156,19 +157,23 @@ def damaged(db: apsw.Connection, path: str, until: float) -> Iterator[int]:
     Raises TimeoutError after `until` (time.monotonic).
 
     First it copies the WAL into the file: a crash may have left pages half written, and they are sound as long as the
-    WAL has them.
+    WAL has them. A connection that is read-only leaves out the pages that the WAL has.
     """
     if not are_kept(db):
         return
-    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    newer: frozenset[int] = frozenset()
+    if db.readonly("main"):
+        newer = wal_pages(path)
+    else:
+        db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
     size: int = db.pragma("page_size")
-    file = _open(path)
+    file = open_file(path)
     try:
         count, rest = divmod(file.xFileSize(), size)
         if rest:
             yield count + 1  # a page that was cut
         for number in range(count):
-            if not _matches(db, file.xRead(size, number * size)):
+            if number + 1 not in newer and not _matches(db, file.xRead(size, number * size)):
                 time.sleep(_AGAIN)
                 if not _matches(db, file.xRead(size, number * size)):
                     yield number + 1
@@ -176,6 +181,20 @@ def damaged(db: apsw.Connection, path: str, until: float) -> Iterator[int]:
                 raise TimeoutError(f"there was no time for more than {number} pages")
     finally:
         file.xClose()
+
+
+def wal_pages(path: str) -> frozenset[int]:
+    """Read the numbers of the pages that the WAL has, committed or not. Empty without a WAL."""
+    found: set[int] = set()
+    with suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as wal:  # SQLite keeps no locks on it
+        header = wal.read(32)
+        frame = 24 + int.from_bytes(header[8:12], "big")
+        while len(header) == 32 and len(start := wal.read(24)) == 24:
+            if start[8:16] != header[16:24]:
+                break  # of an earlier round: the salts differ
+            found.add(int.from_bytes(start[:4], "big"))
+            wal.seek(frame - 24, os.SEEK_CUR)
+    return frozenset(found)
 
 
 def _matches(db: apsw.Connection, page: bytes) -> bool:
