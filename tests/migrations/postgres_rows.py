@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psycopg
 
 import everturn
@@ -20,7 +21,18 @@ from everturn.testing.servers import postgres_server
 from tests.migrations.make import entry_as_json, fill, plain, state_as_json
 
 HERE = Path(__file__).parent
-TABLES = ("sessions", "names", "entries", "jumps", "snapshots", "undo_steps", "changes", "tombstones")
+TABLES = (
+    "sessions",
+    "names",
+    "entries",
+    "jumps",
+    "snapshots",
+    "undo_steps",
+    "changes",
+    "tombstones",
+    "leases",
+    "effects",
+)
 
 
 def golden(version: int | str) -> Path:
@@ -38,11 +50,11 @@ def rows_of(connection: psycopg.Connection[Any], schema_name: str) -> dict[str, 
 
 def put_rows(connection: psycopg.Connection[Any], schema_name: str, rows: dict[str, Any]) -> None:
     """Write the rows into the tables of a schema that is empty."""
-    for table in TABLES:
+    for table in (table for table in TABLES if table in rows):  # an earlier version has not all of them
         connection.execute(
             f"INSERT INTO {schema_name}.{table} OVERRIDING SYSTEM VALUE "  # type: ignore[arg-type]
             f"SELECT * FROM json_populate_recordset(NULL::{schema_name}.{table}, %s) ON CONFLICT DO NOTHING",
-            (json.dumps(rows.get(table, [])),),  # names: noted by a trigger of `sessions` already
+            (json.dumps(rows[table]),),  # names: noted by a trigger of `sessions` already
         )
     numbers = (
         f"SELECT setval(pg_get_serial_sequence('{schema_name}.sessions', 'no'), max(no)) FROM {schema_name}.sessions"
@@ -71,6 +83,8 @@ def expectations(store: MemoryStore) -> dict[str, Any]:
             ],
             "changes": [(change.kind, change.seqs) for change in store.changes(name)],
         }
+        if effects := store.get_effects(name):
+            sessions[name]["effects"] = [msgspec.to_builtins(effect) for effect in effects]
     for name, facts in sessions.items():
         facts["undone"] = []
         while store.info(name).undo_steps:

@@ -20,6 +20,7 @@ from tests.migrations.postgres_rows import expectations, golden, put_rows
 
 EARLY = "1-early"  # version 1 as an earlier main had it: tombstones without receipts
 EARLIER = [EARLY, *range(1, versions.CURRENT)]
+ALL = [*EARLIER, versions.CURRENT]  # rows of the current version, too, as a later one will have to read them
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def catalog(beside: psycopg.Connection[Any], schema: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("version", EARLIER)
+@pytest.mark.parametrize("version", ALL)
 def test_a_schema_of_an_earlier_version_shows_what_it_showed(
     version: int | str, executor: BlockingExecutor, beside: psycopg.Connection[Any], schema: str, url: str
 ) -> None:
@@ -77,7 +78,7 @@ def test_a_schema_of_an_earlier_version_shows_what_it_showed(
     rows = beside.execute(f"SELECT version, applied_at FROM {schema}.schema_versions ORDER BY version").fetchall()  # type: ignore[call-overload]
     assert [number for number, _ in rows] == [*range(1, versions.CURRENT + 1)]
     began_at = {applied_at for number, applied_at in rows if number > json.loads(golden(version).read_text())["schema"]}
-    assert len(began_at) == 1, "all pending migrations are one transaction"
+    assert len(began_at) == (version != versions.CURRENT), "all pending migrations are one transaction"
 
 
 @pytest.mark.parametrize("version", EARLIER)
