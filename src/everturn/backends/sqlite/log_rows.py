@@ -231,13 +231,13 @@ def latest(
     """
     batches: list[Batch] = []
     must = VisibleRanges([], [])
-    missing = wanted = limit if view.is_whole and view.state.messages > limit else limit + 1
+    enough = missing = wanted = limit if view.is_whole and view.state.messages > limit else limit + 1
     while True:
         window = newest_ranges(view, wanted)
         must = must.after(window)
         found = [batch_of(some) for some in pieces(view, window, sql)]
         batches = found + batches
-        missing -= sum(batch.messages for batch in found)
+        missing -= sum([batch.messages for batch in found])
         if missing <= 0 or size(window.all) < wanted:
             break
         view = msgspec.structs.replace(view, last=window.all[0][0] - 1)
@@ -245,7 +245,7 @@ def latest(
         wanted = min(GROWTH, seen // max(1, limit + 1 - missing) + 1) * missing
     if missing > 0:
         return batches, must, False
-    too_many = sum(batch.messages for batch in batches) - limit
+    too_many = enough - missing - limit
     while batches[0].messages <= too_many:
         too_many -= batches.pop(0).messages
     batches[0].drop_oldest(too_many)

@@ -74,7 +74,7 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     last = state.head if query.before is None else min(query.before - 1, state.head)
     view = LogView(db, found.base, PathWalk(db, found, state.head), state, query.after + 1, last)
     if query.front:
-        return _front(view, query, take, Reading(Status.FOUND, found.info, state, taken))
+        return Reading(Status.FOUND, found.info, state, taken, *_front(view, query, take))
     if query.skip:
         missing, cut = 0, _hand_over_undamaged(view, query, take)
     elif query.kind == MESSAGE:
@@ -142,8 +142,8 @@ def _hand_over_messages(view: LogView, query: Query, take: Take) -> tuple[int, b
     return tally.first_missing(view, must), cut
 
 
-def _front(view: LogView, query: Query, take: Take, reading: Reading) -> Reading:
-    """Hand the latest messages to `take`, and before them those at the front. Returns the reading with all it needs."""
+def _front(view: LogView, query: Query, take: Take) -> tuple[int, bool, list[int], tuple[EntryRow, ...]]:
+    """Hand the latest messages to `take`, and before them those at the front. Returns the last fields of a Reading."""
     found, must, cut = latest(view, query.limit or 0, TURN_ROWS, MessageBatch)
     if cut:
         front = front_ranges(view, must.all[0][0])
@@ -158,9 +158,7 @@ def _front(view: LogView, query: Query, take: Take, reading: Reading) -> Reading
         tally.add(batch.seqs, batch.bad)
     state = view.state
     summaries = latest_summaries(view) if state.cleared < state.floor else ()
-    return msgspec.structs.replace(
-        reading, first_missing=tally.first_missing(view, must), cut=cut, turns=turns, summaries=summaries
-    )
+    return tally.first_missing(view, must), cut, turns, summaries
 
 
 def _hand_over_entries(view: LogView, query: Query, take: Take) -> tuple[int, bool]:
