@@ -15,6 +15,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, InvalidInput, MemoryStore, MemoryStoreBackendError, Unsupported
+from everturn.backends.sqlite import page_checksums
 from everturn.store.sync import operations_of
 
 WRITER = """
@@ -191,3 +192,18 @@ def test_a_process_that_looks_can_open_the_same_file_for_writing(url: str) -> No
             writing.add_messages("s", [ChatMessage("user", "two")])
             assert looking.get_history("s")[-1].text == "two"
         assert looking.get_history("s")[-1].text == "two"
+
+
+def test_a_page_that_the_wal_has_is_not_judged_by_the_file(crashed: str, folder: Path) -> None:
+    with everturn.open(crashed) as store:
+        store.add_messages("s", [ChatMessage("user", "two")])
+    with other_process(WRITER, crashed, "three", "wait") as child:
+        child.kill()
+        child.wait()
+    newer = max(page_checksums.wal_pages(str(folder / "memory.db")))
+    with (folder / "memory.db").open("r+b") as file:  # as if the crash had come while the WAL was copied into it
+        file.seek((newer - 1) * 4096 + 100)
+        file.write(b"torn")
+    before = files(folder)
+    assert look(crashed) == "three"
+    assert files(folder) == before
