@@ -7,7 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from everturn import CorruptEntry, ErasureReceipt, MemoryStoreBackendError, Record, SessionNotFound, Summary, ToolCall
+from everturn import (
+    CorruptEntry,
+    ErasureReceipt,
+    MemoryStoreBackendError,
+    Record,
+    SessionNotFound,
+    Summary,
+    ToolCall,
+    VersionConflict,
+)
 from everturn.backend import Erasure, Reading, Status
 from tests.store.places import Clock, Place
 from tests.store.speech import say, say_each, user, words
@@ -309,3 +318,26 @@ def test_writers_go_on_while_an_erasure_is_incomplete(lasting: Place) -> None:
         store.erase("a")
         say(store, "b", "1")
         assert words(store, "b") == ["1"]
+
+
+@pytest.mark.where(erases_by_age=True)
+def test_a_session_is_erased_at_the_version_that_was_read_and_at_no_other(store: Any) -> None:
+    read = store.add_messages("a", [user("1")])
+    store.add_messages("a", [user("2")])
+    for stale in (read, read.version):
+        with pytest.raises(VersionConflict) as caught:
+            store.erase("a", expected_version=stale)
+        assert (caught.value.expected, caught.value.actual) == (1, 2)
+    assert words(store, "a") == ["1", "2"]
+    assert store.erase("a", expected_version=store.state("a")).entries == 2
+    assert store.erase("a", expected_version=2).entries == 0, "an absent session is no error"
+
+
+@pytest.mark.where(erases_by_age=True)
+def test_a_life_that_began_since_is_not_erased_in_place_of_the_one_expected(store: Any) -> None:
+    read = store.add_messages("a", [user("1")])
+    store.erase("a")
+    store.add_messages("a", [user("2")])
+    with pytest.raises(VersionConflict, match="another life"):
+        store.erase("a", expected_version=read)
+    assert words(store, "a") == ["2"]

@@ -99,7 +99,7 @@ METHODS = {
     "expected_version=None, lease=None)",
     "clear": "(session_id, *, key=None, expected_version=None, lease=None)",
     "clear_all": "()",
-    "erase": "(session_id)",
+    "erase": "(session_id, *, expected_version=None)",
     "erase_all": "(*, prefix='', changed_before=None, progress=None)",
     "health": "()",
     "state": "(session_id, *, at=None, kind=None, before=None, after=None)",
@@ -222,8 +222,8 @@ def test_every_change_takes_a_key_and_an_expected_version() -> None:
 
 
 def test_every_change_can_name_a_lease() -> None:
-    """A fork begins another session, of which nobody can hold anything yet."""
-    changes = [name for name, signature in METHODS.items() if "expected_version=None" in signature and name != "fork"]
+    """A fork begins another session, of which nobody can hold anything yet; an erasure ends the lease as well."""
+    changes = [name for name, signature in METHODS.items() if "expected_version=None" in signature and name not in ("fork", "erase")]
     assert len(changes) == 18
     assert all(METHODS[name].endswith("lease=None)") for name in changes)
 

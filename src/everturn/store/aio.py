@@ -1196,7 +1196,9 @@ class AsyncMemoryStore:
         self._refuse_other_loops()
         return await self._operations.clear_all()
 
-    async def erase(self, session_id: str) -> ErasureReceipt:
+    async def erase(
+        self, session_id: str, *, expected_version: int | Receipt | SessionState | Context | None = None
+    ) -> ErasureReceipt:
         """Remove a session physically: entries, snapshots, everything. It cannot be undone.
 
         An absent session is no error; its receipt counts zero. A session that begins under this name while the call
@@ -1209,16 +1211,20 @@ class AsyncMemoryStore:
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            expected_version: Erase it only if it is at this version. A receipt, a state or a context of it also names
+                the life: a session that began anew since is left alone.
 
         Returns:
             A receipt: the number of entries removed, whether nobody can read them any more (`complete`), and where
                 bytes of them may remain until something else removes them (`remains`), such as the server's own log.
 
         Raises:
+            VersionConflict: The session is not at `expected_version`. Nothing was removed.
+            Unsupported: The backend cannot compare the version while it erases.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.erase(session_id)
+        return await self._operations.erase(session_id, expected_version=expected_version)
 
     async def erase_all(
         self,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
-from inspect import signature
 from typing import Any
 
 from everturn import events
 from everturn.backend import Erasure
-from everturn.errors import InvalidInput, Unsupported
+from everturn.errors import InvalidInput
 from everturn.model import ErasureReceipt, SessionInfo
 from everturn.store.arguments import LONGEST_ID, checked_search
 from everturn.store.maintenance import MaintenanceOperations
@@ -39,14 +38,13 @@ class EraseManyOperations(MaintenanceOperations):
         before = _moment(changed_before)
         if not prefix and before is None:
             raise InvalidInput("name a prefix or changed_before; else it would erase everything", path="prefix")
-        if before is not None and "version" not in signature(self.backend.erase).parameters:
-            raise Unsupported("this backend cannot erase on the condition that a session has not changed since")
+        self._erase_guard(None if before is None else 0)
         remove: Any = getattr(self.backend, "remove_session", self.backend.erase)
         total = ErasureReceipt(prefix, 0, 0, 0, complete=True, sessions=0)
         async for session in self._sessions_of(prefix):
             if before is not None and session.changed_at >= before:
                 continue
-            guard = {} if before is None else {"version": session.version}
+            guard = self._erase_guard(None if before is None else session.version)
             erasure: Erasure = await self.call(
                 lambda _, by, session=session, guard=guard: remove(session.session_id, session.life, by, **guard)  # type: ignore[misc]
             )

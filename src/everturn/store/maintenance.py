@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from inspect import signature
+from typing import Any
 
 import msgspec
 
 from everturn import events
-from everturn.backend import Clear, Query, Status
-from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
+from everturn.backend import ChangeOutcome, Clear, Erasure, Query, Status
+from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError, Unsupported
 from everturn.model import Compaction, ErasureReceipt, Problem, SessionInfo, VerifyReport
-from everturn.store.arguments import checked_id
+from everturn.store.arguments import checked_expectation, checked_id
+from everturn.store.change_sender import Expected
+from everturn.store.outcomes import conflict
 from everturn.store.trim import TrimOperations
 
 PAGE = 500
@@ -39,7 +43,7 @@ class MaintenanceOperations(TrimOperations):
         raise_damage(await self._at_each(clear), f"{cleared} cleared")
         return cleared
 
-    async def erase(self, session_id: str) -> ErasureReceipt:
+    async def erase(self, session_id: str, *, expected_version: Expected = None) -> ErasureReceipt:
         """Physically remove the session, its snapshots and its changes. Cannot be undone. An absent one is no error.
 
         `complete=False` while a reader or a replica can still see it: erase again when it has gone. `remains` names
@@ -48,25 +52,33 @@ class MaintenanceOperations(TrimOperations):
         On SQLite the whole file is rewritten, because its pages may have copies of rows. Other writers wait meanwhile,
         some seconds for each GB; readers do not. It is not begun if `timeout` is far too short.
 
-        The life that is there when this is called is erased. A life that begins later is left alone, even if a late
-        retry arrives then.
+        The life that is there when this is called is erased, or the one that `expected_version` names. A life that
+        begins later is left alone, even if a late retry arrives then. Raises VersionConflict, and removes nothing, if
+        the session is not at `expected_version`; Unsupported if the backend cannot compare it.
         """
         query = Query(checked_id(session_id), limit=0)
-        life: str | None = None
+        expected, named = checked_expectation(expected_version)
+        guard = self._erase_guard(expected)
+        erase: Any = self.backend.erase
+        life = named
         is_doubtful = False  # an attempt may have removed it, or may yet: another life that is there began later
 
         async def send(_: bool, by: float) -> ErasureReceipt:  # noqa: FBT001 - see RetryingSender.call
             nonlocal life, is_doubtful
-            if not is_doubtful:
+            if named is None and not is_doubtful:
                 life = await self._life(query, by)
             elif life is None and await self._life(query, by) is not None:
                 life = ""  # the damaged life has gone, and this is another
             try:
-                erasure = await self.backend.erase(query.session_id, life, by)
+                erasure: Erasure = await erase(query.session_id, life, by, **guard)
             except MemoryStoreBackendError as exc:
                 is_doubtful |= exc.outcome == "unknown"
                 raise
             if erasure.spared and not is_doubtful:
+                if expected is not None:
+                    session = (await self.backend.read(query, lambda _: None, by)).session
+                    seen = ChangeOutcome(Status.CONFLICT, *((session.life, session.version) if session else ()))
+                    raise conflict(session_id, expected, seen)
                 # It began between the two requests; or a replica that lagged behind showed the life before it.
                 text = f"session {session_id!r} began anew while it was being erased; erase it again"
                 raise MemoryStoreBackendError(text, outcome="not_written", transient=True)
@@ -76,6 +88,14 @@ class MaintenanceOperations(TrimOperations):
         entries, complete = receipt.entries, receipt.complete
         events.tell(events.ERASED, self.source, session_id=session_id, entries=entries, complete=complete)
         return receipt
+
+    def _erase_guard(self, version: int | None) -> dict[str, int]:
+        """Make the argument by which a backend compares the version while it erases. Raises Unsupported."""
+        if version is None:
+            return {}
+        if "version" not in signature(self.backend.erase).parameters:
+            raise Unsupported("this backend cannot erase on the condition that a session has not changed since")
+        return {"version": version}
 
     async def _life(self, query: Query, by: float) -> str | None:
         """Read the life of a session: "" if there is none, None if it is too damaged to tell."""

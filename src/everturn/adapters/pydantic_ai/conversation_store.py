@@ -234,7 +234,7 @@ class EverturnConversationStore(ConversationStore):
         receipt: Receipt
         if end.record is None:
             if end.state.version:  # a deletion that was not finished
-                await self._store.erase(session_id)
+                await self._erase(session_id, end.state)
             copied = await self._history(base, None) if base is not None else []
             entries = [entry for one in copied for entry in to_entries(one.entry)]
             return await self._store.append(session_id, [*entries, *turn, _kept(record)], expected_version=0)
@@ -268,14 +268,22 @@ class EverturnConversationStore(ConversationStore):
             gone = Record(RECORD, {"deleted": True})
             try:
                 # First a mark, with the version checked, so that a concurrent save conflicts; then the erasure.
-                await self._store.append(conversation_id, [gone], expected_version=end.state)
+                marked = await self._store.append(conversation_id, [gone], expected_version=end.state)
             except VersionConflict:
                 continue
-            await self._store.erase(conversation_id)
-            self._ends.pop(conversation_id, None)
-            with suppress(InvalidInput):  # the id is too long for a session beside it: there is none
-                await self._store.erase(effects_of(conversation_id))
+            with suppress(VersionConflict):  # a save that found the mark erased it, and began the conversation anew
+                await self._erase(conversation_id, marked)
             return
+
+    async def _erase(self, conversation_id: str, marked: SessionState | Receipt) -> None:
+        """Finish a deletion: erase the conversation that was marked, and the effects beside it.
+
+        Raises VersionConflict if the conversation was begun anew since, and leaves that alone.
+        """
+        await self._store.erase(conversation_id, expected_version=marked)
+        self._ends.pop(conversation_id, None)
+        with suppress(InvalidInput):  # the id is too long for a session beside it: there is none
+            await self._store.erase(effects_of(conversation_id))
 
 
 def _kept(record: ConversationRecord) -> Record:
