@@ -48,11 +48,8 @@ class PromptBounds(msgspec.Struct, frozen=True):
 
     @property
     def first_page(self) -> int:
-        """Guess how many of the newest messages will do: one or two more than fit, which shows that they do not.
-
-        An even number: most turns are of two messages, and a part of a stored turn costs more to read than all of it.
-        """
-        guesses = [MOST] if self.max_messages is None else [self.max_messages + 2 - self.max_messages % 2, MOST]
+        """Guess how many of the newest messages will do: one more than fit, which shows that they do not."""
+        guesses = [MOST] if self.max_messages is None else [self.max_messages + 1, MOST]
         if self.max_tokens is not None:
             guesses.append(max(FEWEST, self.max_tokens // USUAL_TOKENS + 1))
         if self.max_bytes is not None:
