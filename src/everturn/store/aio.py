@@ -1202,7 +1202,7 @@ class AsyncMemoryStore:
         """Remove a session physically: entries, snapshots, everything. It cannot be undone.
 
         An absent session is no error; its receipt counts zero. A session that begins under this name while the call
-        runs is left alone.
+        runs is left alone. With `expected_version`, a session that has changed or begun anew since is left alone, too.
 
         ```python
         receipt = await store.erase("customer-42")
@@ -1211,8 +1211,8 @@ class AsyncMemoryStore:
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
-            expected_version: Erase it only if it is at this version. A receipt, a state or a context of it also names
-                the life: a session that began anew since is left alone.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt: the number of entries removed, whether nobody can read them any more (`complete`), and where

@@ -184,7 +184,7 @@ def test_a_context_takes_one_round_trip(server: ValkeyServer, past: Callable[[An
         context = store.get_context("a", max_messages=10)
         commands = told()
         assert [words[0] for by_script, words in commands if not by_script] == ["EVALSHA"]
-        assert entries_read(commands) <= len(context.messages) + 2 + FRONT_ENTRIES + FRONT_SUMMARIES + 1
+        assert entries_read(commands) <= len(context.messages) + 1 + FRONT_ENTRIES + FRONT_SUMMARIES + 1
 
 
 def test_a_long_context_takes_one_round_trip(server: ValkeyServer) -> None:
