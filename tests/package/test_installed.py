@@ -35,6 +35,11 @@ from everturn import Summary
 store.add_summary("a", Summary("b", [0.0, 1.0], covers=(1, 1)))
 assert store.search_summaries("a", numpy.array([0.0, 1.0]))[0].score == 1.0
 """,
+    "telemetry": STORE
+    + """
+import opentelemetry.metrics, opentelemetry.trace
+store.save_context("a", "b", "c")
+""",
     "servers": """
 from everturn.testing.servers import postgres_server, valkey_server
 with valkey_server() as one, postgres_server() as other:
@@ -218,6 +223,8 @@ COMMAND_LINES = (
     ("golden", "golden show memory.db"),
     ("golden", "golden diff memory.db backup.db"),
     ("docs", "docs"),
+    ("effects", "effects memory.db a"),
+    ("retain", "retain memory.db --older-than 90d --dry-run"),
     ("erase", "erase memory.db a --confirm a"),
 )
 FINDS = {"diff": (0, 1), "doctor": (0, 1)}  # 1: there is a difference, a risk
