@@ -18,7 +18,8 @@ from everturn.core.paths import State
 from everturn.model import ErasureReceipt, SessionInfo, Snapshot
 
 REMEMBERED = 1024  # changes whose call id, key and state are known, at the least
-FRONT_ENTRIES, FRONT_SUMMARIES = 4, 2  # that a query with `front` asks for, at the most
+FRONT_ENTRIES = 4  # that a query with `front` asks for, at the most
+FRONT_SUMMARIES = 2
 
 # --- changes ---------------------------------------------------------------------------------------------------------
 
