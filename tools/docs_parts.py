@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TYPES = ("JSON", "Entry", "CopyOutcome", "Outcome")  # that annotations need: last
-BACKENDS = {"SQLite": "sqlite", "Redis": "redis", "PostgreSQL": "postgres"}
+BACKENDS = {"SQLite": "sqlite", "Redis": "redis", "PostgreSQL": "postgres", "DynamoDB": "dynamodb"}
 
 
 def cli() -> str:

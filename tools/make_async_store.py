@@ -3,10 +3,10 @@
     python tools/make_async_store.py            writes them
     python tools/make_async_store.py --check    says whether they are up to date, and changes nothing
 
-A method of MemoryStore is a signature, a docstring and `return drive(self._engine.NAME(...))`; but `lease` returns an
-object that the caller awaits or enters. Calls of the store in an
-example are awaited. A signature that would fit into one line without `async` and not
-with it has a comma at its end, which keeps it on several. The rest of aio.py is written by hand.
+A method of MemoryStore is a signature, a docstring and `return run_observed(self._operations.NAME(...))`; but `lease`
+returns an object that the caller awaits or enters. Calls of the store in an example are awaited. A signature that would
+fit into one line without `async` and not with it has a comma at its end, which keeps it on several. The rest of aio.py
+is written by hand.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def awaited(method: str) -> str:
         return awaited_lease(method)
     call = ast.parse(f"class _:\n{method}").body[0].body[0].body[-1]  # type: ignore[attr-defined]  # see public_methods
     match call:
-        case ast.Return(value=ast.Call(func=ast.Name(id="drive"), args=[ast.Call() as of_engine])):
+        case ast.Return(value=ast.Call(func=ast.Name(id="run_observed"), args=[ast.Call() as of_engine])):
             pass
         case _:
-            raise ValueError(f"is not `return drive(...)`: {ast.unparse(call)}")
-    head = method[: method.rindex("        return drive(")]
+            raise ValueError(f"is not `return run_observed(...)`: {ast.unparse(call)}")
+    head = method[: method.rindex("        return run_observed(")]
     head = re.sub(r"^    def ", "    async def ", head, count=1, flags=re.MULTILINE)
     head = EXAMPLE.sub(lambda found: CALL.sub(r"await \g<0>", found[0]), head)
     return f"{head}{REFUSAL}{returned(of_engine)}"
@@ -65,15 +65,19 @@ def awaited_lease(method: str) -> str:
 
 
 def returned(call: ast.Call, width: int = 120) -> str:
-    """Return the last line of a method, laid out as `ruff format` does."""
+    """Return the last lines of a method, laid out as `ruff format` does."""
     name, arguments = ast.unparse(call.func), [ast.unparse(each) for each in (*call.args, *call.keywords)]
-    line = f"        return await {name}({', '.join(arguments)})\n"
+    whole = f"{name}({', '.join(arguments)})"
+    line = f"        return await observed({whole})\n"
     if len(line) <= width + 1:
         return line
-    inner = f"            {', '.join(arguments)}\n"
+    inner = f"            {whole}\n"
     if len(inner) > width + 1:
-        inner = "".join(f"            {each},\n" for each in arguments)
-    return f"        return await {name}(\n{inner}        )\n"
+        inside = f"                {', '.join(arguments)}\n"
+        if len(inside) > width + 1:
+            inside = "".join(f"                {each},\n" for each in arguments)
+        inner = f"            {name}(\n{inside}            )\n"
+    return f"        return await observed(\n{inner}        )\n"
 
 
 def made(blocking: str, present: str) -> str:

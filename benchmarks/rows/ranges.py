@@ -24,11 +24,16 @@ def measure(plan: RunPlan) -> Iterator[TableRow]:
     again: the head's path is 1,000 ranges of one message, and the log holds 1,999 entries. That is the
     worst a user who regenerates every answer can make.
     """
+    yield from compare(plan, lambda name: everturn.open(url(plan.path(f"ranges/{name}"))))
+
+
+def compare(plan: RunPlan, open_empty: Callable[[str], everturn.MemoryStore], prefix: str = "") -> Iterator[TableRow]:
+    """Yield the rows of one backend. `open_empty` opens a store by a name, `prefix` begins the names of the rows."""
     with ExitStack() as stack:
         progress(f"building {MESSAGES:,} messages in 1 and in {MESSAGES:,} ranges")
         stores = {}
         for ranges, build in ((1, _one_range), (MESSAGES, _many_ranges)):
-            stores[ranges] = stack.enter_context(everturn.open(url(plan.path(f"ranges/{ranges}"))))
+            stores[ranges] = stack.enter_context(open_empty(str(ranges)))
             build(stores[ranges])
         for work, one_round, rounds in (
             ("load 1,000 messages", _load_round, plan.pick(40, 10)),
@@ -36,7 +41,7 @@ def measure(plan: RunPlan) -> Iterator[TableRow]:
         ):
             figures = interleave({ranges: one_round(store) for ranges, store in stores.items()}, rounds=rounds)
             yield TableRow(
-                f"{work} at {MESSAGES:,} ranges",
+                f"{prefix}{work} at {MESSAGES:,} ranges",
                 duration(statistics.median(figures[MESSAGES])),
                 f"{duration(statistics.median(figures[1]))} at 1 range",
                 ratio(figures[MESSAGES], figures[1]),

@@ -1,13 +1,13 @@
-"""Redis: the rows every server has, and what a session costs in the server's memory."""
+"""Redis: the rows every server has, edited histories, prompts, and what a session costs in the server's memory."""
 
 from collections.abc import Iterator
 
 import redis
 
 import everturn
-from benchmarks.backends import REDIS, Running
+from benchmarks.backends import REDIS, Running, apart
 from benchmarks.plan import Bar, RunPlan, TableRow
-from benchmarks.rows import servers
+from benchmarks.rows import context, ranges, servers
 from benchmarks.stats import spread
 from everturn.bench.contenders.everturn_store import as_messages
 from everturn.bench.workload import encode, json_bytes
@@ -19,9 +19,14 @@ ALIKE = 50  # sessions of the short kind: one is a matter of chance
 
 def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline of the memory: the JSON of the messages; the note has the bare list. MEMORY USAGE, no sampling."""
-    with REDIS.run() as server:
+    with REDIS.run() as server, apart(server):
         yield from _memory(server)
         yield from servers.measure(plan, REDIS, server)
+        yield from ranges.compare(
+            plan, lambda name: everturn.open(server.url, warnings=False, namespace=f"ranges-{name}"), "Redis: "
+        )
+        with everturn.open(server.url, warnings=False, timeout=60) as store:
+            yield from context.compare(plan, store, "Redis: ")
 
 
 def _memory(server: Running) -> Iterator[TableRow]:

@@ -9,7 +9,7 @@ The methods are coroutines. A blocking backend never suspends in them, and `driv
 MemoryStore and AsyncMemoryStore share one implementation.
 
     Backend         the protocol. Opener: the module or object that an entry point names
-    ChangeRequest   a change, and its effects; Query, ForkRequest: the other requests (core/requests.py)
+    ChangeRequest   a change, and its action; Query, ForkRequest: the other requests (core/requests.py)
     plan_change     the rules of every change, pure: plan it over a Reader, then write the Plan (core/plan_change.py)
     path, reach     which entries a state shows (core/paths.py)
     decode          entries from stored rows, with their checksums (core/codec.py)
@@ -25,6 +25,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from everturn.core.codec import Draft, EntryRow, MessageRow, checksum, decode
 from everturn.core.effects import BeginEffect, EndEffect, StoredEffect, stamped
+from everturn.core.facts import MOST_FACTS, SetFacts, Where, has_facts
 from everturn.core.leases import (
     LONGEST_LEASE,
     LeaseOutcome,
@@ -40,13 +41,13 @@ from everturn.core.requests import (
     FRONT_ENTRIES,
     FRONT_SUMMARIES,
     REMEMBERED,
+    Action,
     Append,
     At,
     ChangeOutcome,
     ChangeRequest,
     Clear,
     DeleteSnapshot,
-    Effect,
     EffectsReading,
     Erasure,
     Fold,
@@ -71,8 +72,10 @@ __all__ = [
     "FRONT_ENTRIES",
     "FRONT_SUMMARIES",
     "LONGEST_LEASE",
+    "MOST_FACTS",
     "REMEMBERED",
     "STAGED_FOR",
+    "Action",
     "Append",
     "Arrival",
     "At",
@@ -84,7 +87,6 @@ __all__ = [
     "Clear",
     "DeleteSnapshot",
     "Draft",
-    "Effect",
     "EffectPart",
     "EffectsReading",
     "EndEffect",
@@ -114,6 +116,7 @@ __all__ = [
     "Reading",
     "Rollback",
     "SessionFacts",
+    "SetFacts",
     "SetTTL",
     "SnapshotPart",
     "Staging",
@@ -126,11 +129,13 @@ __all__ = [
     "Undo",
     "UndoPart",
     "UndoStep",
+    "Where",
     "change_lease",
     "checksum",
     "contains",
     "decode",
     "drive",
+    "has_facts",
     "is_fenced_off",
     "is_held",
     "path",
@@ -160,9 +165,9 @@ class Backend(Protocol):
 
         In this order, before the first write: a known `call` or `key` is REPLAYED with its first receipt (a key only
         while its turn is on the path; with other content it is KEY_REUSED, with that receipt); an unmet expectation is
-        a CONFLICT; a lease that is named and not in force is LEASE_LOST (is_fenced_off); then the rules of the effect
-        (plan_change). An absent or expired session has version 0: Append, TakeSnapshot and BeginEffect begin a new
-        life, Clear and Trim find nothing to do, Fold is MOVED, EndEffect is NO_EFFECT, the rest is NO_SESSION.
+        a CONFLICT; a lease that is named and not in force is LEASE_LOST (is_fenced_off); then the rules of the action
+        (plan_change). An absent or expired session has version 0: Append, TakeSnapshot, BeginEffect, SetFacts begin a
+        new life, Clear and Trim find nothing to do, Fold is MOVED, EndEffect is NO_EFFECT, the rest is NO_SESSION.
         Every APPLIED change adds one to the version, refreshes the TTL and is remembered for at least the next 1,024
         changes; if it has a key, for as long as the entries of its turn are stored.
 
@@ -197,9 +202,12 @@ class Backend(Protocol):
         """List the latest changes, newest first; none if the session is absent."""
         ...
 
-    async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
+    async def sessions(
+        self, prefix: str, limit: int, page: str | None, order: Order, deadline: float, *, where: Where | None = None
+    ) -> Page:
         """List sessions whose id begins with `prefix`, by id in byte order, or the latest changed first. A session that
-        is present throughout is on at least one page."""
+        is present throughout is on at least one page. With `where` (never empty): only those with all these facts. A
+        page may then have fewer sessions than `limit`, and a next page."""
         ...
 
     async def find(

@@ -36,6 +36,7 @@ OURS = {
     "redis+sentinel": "everturn.backends.redis",
     "postgresql": "everturn.backends.postgres",
     "postgres": "everturn.backends.postgres",
+    "dynamodb": "everturn.backends.dynamodb",
 }
 """Our backends, as pyproject.toml registers them. Looking through all installed packages would take a process 50 ms."""
 
@@ -65,6 +66,9 @@ def open(  # noqa: A001 - everturn.open is the public name
     ssl_check_hostname: bool = NOT_GIVEN,
     schema: str = NOT_GIVEN,
     pool_size: int = NOT_GIVEN,
+    region: str = NOT_GIVEN,
+    endpoint: str = NOT_GIVEN,
+    create: bool = NOT_GIVEN,
     **options: Any,
 ) -> MemoryStore:
     """Open the store that a URL names. A SQLite file, or the tables of a database, are created if there are none.
@@ -79,7 +83,7 @@ def open(  # noqa: A001 - everturn.open is the public name
     Args:
         url: The backend and the place: `sqlite:///memory.db` (three slashes for a relative path, four for an absolute
             one), `sqlite://` (in memory), `redis://host`, `rediss://`, `redis+cluster://`, `redis+sentinel://`,
-            `postgresql://user@host/db`, or a scheme that an installed package registers.
+            `postgresql://user@host/db`, `dynamodb://table`, or a scheme that an installed package registers.
         ttl: Every backend: seconds after its latest change that a new session lives. None, the default: for ever.
         timeout: Every backend: seconds that a call may take, retries included; 5 by default.
         max_message_bytes: Every backend: the largest entry that is taken; 16 MiB by default.
@@ -91,7 +95,8 @@ def open(  # noqa: A001 - everturn.open is the public name
         vfs: SQLite: the name of a file system of your own, for tests.
         warnings: Redis and PostgreSQL: warn when opening of settings of the server that can lose turns; on by default.
         wait_replicas: Redis: the number of replicas that must have a change before the call returns; 0 by default.
-        max_connections: Redis: the most connections to each server; 50 by default.
+        max_connections: Redis: the most connections to each server; 50 by default. DynamoDB: the most requests at a
+            time; 32 by default.
         sentinel_username: Redis: the user at the sentinels, where they have their own.
         sentinel_password: Redis: the password at the sentinels, where they have their own.
         ssl: Redis: use TLS, as `rediss://` does; off by default.
@@ -102,6 +107,9 @@ def open(  # noqa: A001 - everturn.open is the public name
         ssl_check_hostname: Redis: whether the certificate must name the server's host; on by default.
         schema: PostgreSQL: the schema that holds the tables; "everturn" by default.
         pool_size: PostgreSQL: the most connections of this store; 10 by default.
+        region: DynamoDB: the region of the table; by default that of the environment or of ~/.aws/config.
+        endpoint: DynamoDB: the URL of a stand-in, or of a VPC endpoint; AWS's own by default.
+        create: DynamoDB: create the table if it is not there; off by default.
         options: PostgreSQL: the parameters of libpq, such as `sslmode`. Of another package's backend: its own options.
 
     Returns:
@@ -145,6 +153,9 @@ async def open_async(
     ssl_check_hostname: bool = NOT_GIVEN,
     schema: str = NOT_GIVEN,
     pool_size: int = NOT_GIVEN,
+    region: str = NOT_GIVEN,
+    endpoint: str = NOT_GIVEN,
+    create: bool = NOT_GIVEN,
     **options: Any,
 ) -> AsyncMemoryStore:
     """Open the store that a URL names, as one whose methods are awaited. It belongs to the running event loop.
@@ -159,7 +170,7 @@ async def open_async(
     Args:
         url: The backend and the place: `sqlite:///memory.db` (three slashes for a relative path, four for an absolute
             one), `sqlite://` (in memory), `redis://host`, `rediss://`, `redis+cluster://`, `redis+sentinel://`,
-            `postgresql://user@host/db`, or a scheme that an installed package registers.
+            `postgresql://user@host/db`, `dynamodb://table`, or a scheme that an installed package registers.
         ttl: Every backend: seconds after its latest change that a new session lives. None, the default: for ever.
         timeout: Every backend: seconds that a call may take, retries included; 5 by default.
         max_message_bytes: Every backend: the largest entry that is taken; 16 MiB by default.
@@ -171,7 +182,8 @@ async def open_async(
         vfs: SQLite: the name of a file system of your own, for tests.
         warnings: Redis and PostgreSQL: warn when opening of settings of the server that can lose turns; on by default.
         wait_replicas: Redis: the number of replicas that must have a change before the call returns; 0 by default.
-        max_connections: Redis: the most connections to each server; 50 by default.
+        max_connections: Redis: the most connections to each server; 50 by default. DynamoDB: the most requests at a
+            time; 32 by default.
         sentinel_username: Redis: the user at the sentinels, where they have their own.
         sentinel_password: Redis: the password at the sentinels, where they have their own.
         ssl: Redis: use TLS, as `rediss://` does; off by default.
@@ -182,6 +194,9 @@ async def open_async(
         ssl_check_hostname: Redis: whether the certificate must name the server's host; on by default.
         schema: PostgreSQL: the schema that holds the tables; "everturn" by default.
         pool_size: PostgreSQL: the most connections of this store; 10 by default.
+        region: DynamoDB: the region of the table; by default that of the environment or of ~/.aws/config.
+        endpoint: DynamoDB: the URL of a stand-in, or of a VPC endpoint; AWS's own by default.
+        create: DynamoDB: create the table if it is not there; off by default.
         options: PostgreSQL: the parameters of libpq, such as `sslmode`. Of another package's backend: its own options.
 
     Returns:

@@ -20,7 +20,7 @@ LONG_WAIT = 1.0
 """Seconds: a wait for a lock or for a connection that takes longer is told."""
 LONGEST_REASON = 400  # characters of an error message in a log line
 ROOT = "everturn"
-SYSTEMS = ("sqlite", "redis", "postgres")  # each has a logger of its own, below everturn
+SYSTEMS = ("sqlite", "redis", "postgres", "dynamodb")  # each has a logger of its own, below everturn
 
 logging.getLogger(ROOT).addHandler(logging.NullHandler())
 
@@ -38,7 +38,7 @@ class StoreEvent(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The origin of events: a backend ("sqlite", "redis", "postgres", or a third party's) and a place of it."""
+    """The origin of events: a backend ("sqlite", "redis", "postgres", "dynamodb", another's) and a place of it."""
 
     system: str
     place: str = ""
@@ -101,6 +101,15 @@ RETRIED = StoreEvent(
     "Nothing yet. `recovered` or `failed` follows. Told once a call, and again if the reason changes.",
     "everturn.retries",
     ("operation",),
+)
+THROTTLED = StoreEvent(
+    "throttled",
+    WARNING,
+    "DynamoDB had no capacity for a change, or another transaction was in its way; it is sent again",
+    ("place", "session_id", "reason"),
+    "Nothing, if it is rare. If not: raise the capacity of the table, or find the writers that share the session. Told "
+    "once a call.",
+    "everturn.throttled",
 )
 RECOVERED = StoreEvent(
     "recovered",
@@ -217,7 +226,7 @@ CLOSED = StoreEvent("closed", DEBUG, "a store was closed", ("place",), "Nothing.
 EVENTS: tuple[StoreEvent, ...] = (
     *(OPENED, CLOSED, MIGRATED, HOSTILE_SETTING),
     *(CONNECTION_LOST, RECONNECTED, FAILED_OVER),
-    *(RETRIED, RECOVERED, FAILED, REPLAYED, CONFLICT, KEY_REUSED),
+    *(RETRIED, THROTTLED, RECOVERED, FAILED, REPLAYED, CONFLICT, KEY_REUSED),
     *(LOCK_WAIT, POOL_WAIT, UPKEEP_FAILED, CORRUPT_ENTRY, PROBLEMS_FOUND),
     *(LEASE_LOST, EFFECT_IN_DOUBT, ERASED),
 )

@@ -13,6 +13,7 @@ import msgspec
 from everturn.copy_report import CopyOutcome, CopyProgress, CopyReport
 from everturn.effect import Effect, EffectStatus
 from everturn.errors import InvalidInput
+from everturn.session_info import Page, SessionInfo
 
 __all__ = [
     "JSON",
@@ -254,6 +255,7 @@ class SessionState(msgspec.Struct, frozen=True, eq=False):
     ttl: float | None
     forked_from: str | None
     life: str = ""
+    facts: dict[str, str] = {}
 
     @property
     def messages(self) -> tuple[ChatMessage, ...]:
@@ -281,6 +283,7 @@ class SessionState(msgspec.Struct, frozen=True, eq=False):
             self.undo_steps,
             self.ttl,
             self.forked_from,
+            self.facts,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -292,37 +295,10 @@ class SessionState(msgspec.Struct, frozen=True, eq=False):
     __hash__ = None  # type: ignore[assignment]  # it holds entries
 
 
-class SessionInfo(msgspec.Struct, frozen=True):
-    """Facts about a session, each of them cheap at any length. Times are seconds since 1970, informational.
-
-    `messages` counts the history; `last_seq` every entry of this life; `bytes` their stored bodies.
-    """
-
-    session_id: str
-    life: str
-    version: int
-    messages: int
-    last_seq: int
-    bytes: int
-    snapshots: int
-    undo_steps: int
-    created_at: float
-    changed_at: float
-    ttl: float | None
-    expires_at: float | None
-    forked_from: str | None
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Some sessions, and the opaque token of the next page (None on the last)."""
-
-    sessions: tuple[SessionInfo, ...]
-    next: str | None
-
-
 class Change(msgspec.Struct, frozen=True):
     """One line of the change log: the change that made `version`. `snapshot` and `label` if it was about a snapshot;
-    `label` is the key of an effect that it began or ended. `key`: digest of the caller's key, in hexadecimal, or None.
+    `label` is the key of an effect that it began or ended, or the names of facts that it set. `key`: digest of the
+    caller's key, in hexadecimal, or None.
     """
 
     version: int

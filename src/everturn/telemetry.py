@@ -56,6 +56,7 @@ METRICS: tuple[Metric, ...] = (
     DURATION,
     POOL_WAIT_TIME,
     COMMIT_SIZE,
+    Metric("everturn.throttled", "counter", "{change}", "Changes that DynamoDB had no capacity for at first."),
     Metric("everturn.retries", "counter", "{retry}", "Requests that were sent again.", ("db.operation.name",)),
     Metric("everturn.replays", "counter", "{call}", "Changes that had been made before.", ("db.operation.name",)),
     Metric(

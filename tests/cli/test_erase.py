@@ -68,3 +68,26 @@ def test_doctor_as_json_has_the_health_of_the_store(run: Run, many: str) -> None
     health = json.loads(run("doctor", many, "--json").out)["health"]
     assert (health["reachable"], health["writable"], health["problems"]) == (True, True, [])
     assert health["disk_free"] > 0
+
+
+def test_sessions_are_listed_erased_and_retained_by_a_fact(run: Run, many: str) -> None:
+    with everturn.open(many) as store:
+        store.set_facts("user-42/a", {"user": "42", "title": "Refund"})
+        store.set_facts("user-42/b", {"user": "42"})
+    listed = run("sessions", many, "--where", "user=42", "--where", "title=Refund")
+    assert ("user-42/a" in listed.out, "title: Refund" in listed.out, "user-42/b" in listed.out) == (True, True, False)
+    assert "no sessions with user=44" in run("sessions", many, "--where", "user=44").out
+    assert "user: 42" in run("show", many, "user-42/a").out
+    dry = run("retain", many, "--older-than", "0s", "--where", "user=42", "--dry-run")
+    assert "2 sessions would be erased" in dry.out
+    ran = run("erase", many, "--where", "user=42", "--confirm", "user=42", "--json")
+    assert (ran.code, json.loads(ran.out)["sessions"]) == (0, 2)
+    assert left(many) == ["user-42#state", "user-43/a"]
+
+
+@pytest.mark.parametrize("words", [("--where", "user"), ("--where", "=42"), ("--where", "a=1", "--where", "a=2")])
+def test_where_is_a_name_and_a_text(run: Run, many: str, words: tuple[str, ...]) -> None:
+    for command in (("sessions", many), ("erase", many, "--confirm", "x")):
+        ran = run(*command, *words)
+        assert (ran.code, "user=42" in ran.err) == (2, True)
+    assert len(left(many)) == 4

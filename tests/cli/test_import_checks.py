@@ -177,6 +177,15 @@ def test_a_body_over_the_limit_of_the_target_is_refused(lines: list[Line]) -> No
         read_sessions(written, store)
 
 
+@pytest.mark.parametrize("name", ["request", "result", "error"])
+def test_a_value_of_an_effect_over_the_limit_of_the_target_is_refused(lines: list[Line], name: str) -> None:
+    set_field("session", "effects", 0, name, to="x" * 5000)(lines)
+    written = [msgspec.json.encode(line) for line in lines]
+    too_long = pytest.raises(InvalidInput, match=rf"line 1, effects\[0\].{name}: .*over the limit")
+    with everturn.open("sqlite://", max_message_bytes=4096) as store, too_long:
+        read_sessions(written, store)
+
+
 @pytest.mark.parametrize("how", ["an empty id", "an id with NUL", "nested 100,000 deep"])
 def test_the_command_says_it_and_fails(run: Run, tmp_path: Any, lines: list[Line], how: str) -> None:
     spoil, told = SPOILT[how]

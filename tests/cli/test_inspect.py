@@ -250,3 +250,60 @@ def test_tail_follows_other_writers(run: Run, url: str, monkeypatch: pytest.Monk
         "clear (version 7)",
         "the session expired, or was erased",
     ]
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> str:
+    """A session of 3,000 messages, of which every third turn was taken back, behind a trim."""
+    url = f"sqlite:///{tmp_path}/long.db"
+    with everturn.open(url, synchronous="OFF") as store:
+        store.add_messages("long", [ChatMessage("system", "be brief")])
+        for number in range(30):
+            turn = [ChatMessage("user", f"{number}-{index}") for index in range(100)]
+            store.add_messages("long", turn)
+            if number % 3 == 2:
+                store.rollback("long", store.info("long").version - 1)
+        store.trim("long", max_messages=1501)
+    return url
+
+
+def test_a_long_session_is_shown_and_compared_window_by_window(
+    run: Run, long: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with everturn.open(long) as store:
+        entries, early = store.state("long").entries, store.diff("long", 5)
+    read: list[int] = []
+    whole = everturn.MemoryStore.state
+
+    def state(store: everturn.MemoryStore, *args: object, **options: object) -> everturn.SessionState:
+        found = whole(store, *args, **options)  # type: ignore[arg-type]
+        read.append(len(found.entries))
+        return found
+
+    monkeypatch.setattr(everturn.MemoryStore, "state", state)
+    shown = [json.loads(line) for line in run("show", long, "long", "--json").lines]
+    assert [entry["seq"] for entry in shown] == [entry.seq for entry in entries]
+    assert sum(read) == len(entries)
+    assert max(read) < len(entries)
+    read.clear()
+    latest = [json.loads(line)["seq"] for line in run("show", long, "long", "-n", 7, "--json").lines]
+    assert latest == [entry.seq for entry in entries[-7:]]
+    assert sum(read) <= 100
+    assert "these are the latest 7" in run("show", long, "long", "-n", 7).out
+    compared = [json.loads(line) for line in run("diff", long, "long", 5, "--json").lines]
+    expected = sorted([(entry.seq, "added") for entry in early.added] + [(e.seq, "removed") for e in early.removed])
+    assert [(entry["seq"], entry["change"]) for entry in compared] == expected
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(long: str) -> None:
+    for words in (("show", long, "long"), ("diff", long, "long", "5"), ("show", long, "long", "--json")):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "everturn", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.stderr.close()
+        process.wait()

@@ -34,7 +34,10 @@ def whole_surface(store: Any) -> None:
     store.info("a")
     store.diff("a", snapshot)
     store.set_ttl("a", 3600)
+    store.set_facts("a", {"user": "42", "title": "x"})
+    store.sessions(where={"user": "42"})
     store.fork("a", "b")
+    store.set_facts("a", {"user": None, "title": None})
     store.sessions()
     for call in (lambda: store.sessions(order="recent"), lambda: store.find("hel")):
         with suppress(Unsupported):  # Redis has neither

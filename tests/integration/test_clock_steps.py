@@ -10,7 +10,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStore
-from everturn.backends.sqlite.clock import Clock
+from everturn.backends._shared.steady_clock import Clock
 
 
 class Wall:

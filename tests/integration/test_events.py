@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import apsw
 import pytest
+from botocore.exceptions import ClientError
 
 import everturn
 from everturn import (
@@ -28,6 +29,7 @@ from everturn import events as known
 from everturn.errors import HostileSetting
 from everturn.testing.faults.files import Locks
 from everturn.testing.servers import postgres_server, valkey_cluster, valkey_sentinel, valkey_server
+from tests.integration.dynamodb.scripted_server import answer, error, scripted
 from tests.store.places import Servers
 from tests.tiers import deep
 
@@ -325,6 +327,26 @@ def test_a_long_wait_for_a_connection_is_told(
     assert told.of(known.POOL_WAIT)
 
 
+@makes(known.THROTTLED)
+def test_throttling_is_told_and_is_no_lost_connection(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "everturn")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", PASSWORD)
+    form = answer(200, {"Item": {"pk": {"S": "everturn"}, "sk": {"S": "form"}, "version": {"N": "1"}}})
+    nothing = answer(200, {})
+    # Opening reads the form. A change reads the head and writes; it does so again after it was refused.
+    script = (form, nothing, error("ThrottlingException"), nothing, nothing)
+    with (
+        scripted(*script) as server,
+        everturn.open(f"dynamodb://everturn?region=us-east-1&endpoint=http://{server.address}", timeout=20) as store,
+    ):
+        store.add_messages("a", TURN)
+        assert len(server.requests) == len(script)
+    (throttled,) = told.of(known.THROTTLED)
+    assert (throttled.session_id, throttled.place) == ("a", "dynamodb://everturn")
+    assert "no capacity" in throttled.reason
+    assert not told.of(known.CONNECTION_LOST)
+
+
 @makes(known.FAILED_OVER)
 @pytest.mark.parametrize("kind", ["sentinel", deep("cluster")])
 def test_a_failover_names_the_old_master_and_the_new_one(kind: str, told: Told) -> None:
@@ -342,3 +364,25 @@ def test_a_failover_names_the_old_master_and_the_new_one(kind: str, told: Told) 
     assert str(gone.port) in failed_over.old
     assert re.fullmatch(r"[^:]+:\d+", failed_over.new)
     assert str(gone.port) not in failed_over.new
+
+
+# --- DynamoDB --------------------------------------------------------------------------------------------------------
+
+
+@makes(known.THROTTLED)
+def test_a_change_that_dynamodb_has_no_capacity_for_is_told_once(servers: Servers, told: Told) -> None:
+    with everturn.open(servers.dynamodb.url_of("everturn-events")) as store:
+        store.add_messages("a", TURN)
+        driver = store._operations.backend.client._driver
+        real, left = driver.transact_write_items, [1, 2, 3]
+
+        def throttled(**parameters: Any) -> Any:
+            if not left:
+                return real(**parameters)
+            left.pop()
+            answer = {"Error": {"Code": "ThrottlingException"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+            raise ClientError(answer, "TransactWriteItems")
+
+        driver.transact_write_items = throttled
+        store.add_messages("a", TURN)
+    assert [record.event for record in told.records].count("throttled") == 1

@@ -15,7 +15,7 @@ import pytest
 
 import everturn
 from everturn import EffectInDoubt, LeaseHeld, LeaseLost
-from everturn.backends.sqlite.clock import Clock
+from everturn.backends._shared.steady_clock import Clock
 
 WORKER = """
     import os, signal, sys, time

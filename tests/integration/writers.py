@@ -153,11 +153,13 @@ CHANGES: dict[str, Callable[[Any, str, Any, str | None], Any]] = {
     "trim": lambda store, name, _, key: store.trim(name, max_messages=2, key=key),
     "replace": lambda store, name, _, key: store.replace(name, turn("y"), after=0, key=key),
     "ttl": lambda store, name, _, key: store.set_ttl(name, 1000, key=key),
+    "facts": lambda store, name, _, key: store.set_facts(name, {"at": key or str(time.monotonic_ns())}, key=key),
     "delete_snapshot": lambda store, name, snapshot, key: store.delete_snapshot(name, snapshot, key=key),
 }
 # Each finds something to do after the one before it, again and again.
 ROUND = (
     *("append", "snapshot", "append", "rollback", "undo", "clear", "undo", "trim", "undo", "replace", "undo", "ttl"),
+    "facts",
     "delete_snapshot",
 )
 

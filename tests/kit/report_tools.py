@@ -61,7 +61,7 @@ def report(*clauses: ClauseResult, **fields: object) -> RunReport:
 def everything() -> RunReport:
     """Every status, every kind, and hostile text wherever a store or a user can put it."""
     found = violations()
-    hostile = Violation("other", f"{HOSTILE}\n  {HOSTILE}", (), HOSTILE, (HOSTILE,))
+    hostile = Violation("differs", f"{HOSTILE}\n  {HOSTILE}", (), HOSTILE, (HOSTILE,))
     long = Violation(
         "phantom",
         HOSTILE,

@@ -361,3 +361,27 @@ def not_opened_by_children(where: Path) -> Any:
     if NotForChildren.forked:
         raise OSError("not for you")
     return not_for_children(where)
+
+
+class ClearHangs(LockedLists):
+    def clear(self, session_id: str) -> None:
+        time.sleep(600)
+
+
+def clear_hangs(where: Path) -> ClearHangs:
+    return ClearHangs()
+
+
+clear_hangs.processes = False  # type: ignore[attr-defined]
+
+
+class RefusesTrim(LockedLists):
+    def trim(self, session_id: str, max_messages: int) -> None:
+        raise ValueError("not today")
+
+
+def refuses_trim(where: Path) -> RefusesTrim:
+    return RefusesTrim()
+
+
+refuses_trim.processes = False  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from everturn.cli import main
+from everturn.testing.kit.environment import Environment
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,6 +74,8 @@ def test_a_broken_store_exits_with_1_and_tells_how_to_see_it_again(check: Check,
         ([], "give a TARGET"),
         (["sqlite://", "--clause", "ordr"], "did you mean order"),
         (["--explain", "ordr"], "did you mean order"),
+        (["sqlite://", "--contract", "3"], "there are 1, 2"),
+        (["sqlite://", "--contract", "1", "--clause", "lease"], "no clause 'lease'"),
         (["--judge", "nowhere.jsonl"], "nowhere.jsonl"),
         (["sqlite://", "--ledger", "nowhere.toml"], "nowhere.toml"),
     ],
@@ -91,12 +94,55 @@ def test_clauses_are_listed_and_explained(check: Check, tmp_path: Path) -> None:
     assert "os.register_at_fork" in check("--explain", "fork").stdout
 
 
+def test_a_run_of_contract_1_has_its_clauses_and_says_so(check: Check, tmp_path: Path) -> None:
+    assert "lease-fence" in check("--list").stdout
+    assert "lease-fence" not in check("--list", "--contract", "1").stdout
+    check("tests.kit.sound.memory:threads", "--quick", "--contract", "1", "--clause", "order", "--json", "r.json")
+    assert json.loads((tmp_path / "r.json").read_text())["contract_version"] == "1"
+
+
 def test_init_writes_what_to_start_from_and_no_more_than_once(check: Check, tmp_path: Path) -> None:
     assert check("--init").returncode == 0
     assert (tmp_path / ".github/workflows/memory-contract.yml").exists()
     done = check("memory_target:factory")
     assert (done.returncode, "open your store here" in done.stderr) == (2, True)
     assert check("--init").returncode == 2
+
+
+def test_a_baseline_makes_what_it_has_known_and_nothing_else(check: Check, tmp_path: Path) -> None:
+    words = ("tests.kit.stores:unlocked", "--clause", "append-append", "--seed", "1")
+    assert check(*words, "--json", "before.json", "--quick").returncode == 1
+    done = check(*words, "--baseline", "before.json", "--badge", "badge.json", "--quick")
+    assert done.returncode == 0, done.stdout
+    assert json.loads((tmp_path / "badge.json").read_text())["message"] == "1 known"
+    done = check("tests.kit.sound.memory:threads", "--clause", "append-append", "--baseline", "before.json", "--quick")
+    assert "Better than the baseline: append-append" in " ".join(done.stdout.split())
+    assert check(*words[:1], "--clause", "order", "--json", "other.json").returncode == 0
+    done = check(*words, "--baseline", "other.json", "--quick")
+    assert (done.returncode, "no result for 1" in " ".join(done.stdout.split())) == (1, True)
+    (tmp_path / "empty.json").write_text("{}")
+    assert "is no baseline" in check(*words, "--baseline", "empty.json").stderr
+
+
+def test_a_report_that_cannot_be_written_takes_no_other_along(check: Check, tmp_path: Path) -> None:
+    done = check("tests.kit.sound.memory:threads", "--clause", "order", "--json", "no/such/place", "--badge", "b.json")
+    assert (done.returncode, "no/such/place" in done.stderr) == (2, True), done.stderr
+    assert "all hold" in done.stdout
+    assert (tmp_path / "b.json").exists()
+
+
+def test_a_kit_that_fails_reports_what_it_had_found(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Environment) -> None:
+        real(self)
+        raise RuntimeError("a server would not end")
+
+    real = Environment.close
+    monkeypatch.setattr(Environment, "close", fail)
+    done = check("tests.kit.sound.memory:threads", "--clause", "order", "--json", "r.json")
+    assert (done.returncode, "a server would not end" in " ".join(done.stdout.split())) == (1, True)
+    assert json.loads((tmp_path / "r.json").read_text())["clauses"][0]["status"] == "pass"
 
 
 def test_a_ledger_makes_a_known_failure_pass(check: Check, tmp_path: Path) -> None:

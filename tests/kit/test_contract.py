@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from everturn.testing.contract import CLAUSES
+from everturn.testing.contract import CLAUSES, clauses_of
 from everturn.testing.contract.docs_page import page
 from everturn.testing.kit.clause import Clause
+from everturn.testing.results import CONTRACT_VERSION, CONTRACT_VERSIONS
 from tests.kit.false_alarms import quick_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "contract.md"
@@ -27,6 +29,17 @@ def test_there_are_eight_layers_and_at_least_sixty_clauses() -> None:
         "resume",
     ]
     assert len(CLAUSES) >= 60
+
+
+def test_version_1_keeps_its_clauses() -> None:
+    ids = sorted(clause.id for clause in clauses_of("1"))
+    assert len(ids) == 134
+    assert hashlib.sha256("\n".join(ids).encode()).hexdigest().startswith("397b6c21a8618c63")
+
+
+def test_the_latest_version_has_every_clause() -> None:
+    assert clauses_of() == clauses_of(CONTRACT_VERSION) == CLAUSES
+    assert {str(clause.since) for clause in CLAUSES} == set(CONTRACT_VERSIONS)
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.id)

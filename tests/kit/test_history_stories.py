@@ -32,6 +32,30 @@ def test_a_story_says_who_wrote_what_when_and_what_readers_saw() -> None:
     ]
 
 
+def test_the_culprit_stands_beside_the_turn_that_was_lost() -> None:
+    (violation,) = judge(
+        history(
+            call("w", "append", (1, 2), "first"),
+            call("a", "append", (10, 20), "mine"),
+            call("b", "append", (12, 14), "yours"),
+            call("r", "read", (30, 31), "first mine"),
+        )
+    ).violations
+    assert (violation.kind, violation.values) == ("lost", ("yours",))
+    assert [event.worker for event in violation.events if event.type == "invoke"] == ["a", "b", "r"]
+    assert judge(violation.events).counts == {"lost": 1}
+
+
+def test_the_culprit_is_the_one_change_that_came_after_it() -> None:
+    calls = [
+        call("a", "append", (1, 2), "mine"),
+        call("b", "append", (3, 4), "yours"),
+        call("r", "read", (5, 6), "yours"),
+    ]
+    (violation,) = judge(history(*calls)).violations
+    assert [event.worker for event in violation.events if event.type == "invoke"] == ["a", "b", "r"]
+
+
 def test_a_story_leaves_out_what_has_no_part_in_it() -> None:
     crowd = [call(f"w{number}", "append", (number * 10, number * 10 + 5), f"m{number}") for number in range(1, 100)]
     seen = " ".join(f"m{number}" for number in range(1, 100) if number != 50)

@@ -32,16 +32,16 @@ def caught_by(name: str) -> tuple[str, ...]:
 
 
 def covering() -> dict[str, tuple[str, ...]]:
-    """Choose broken stores that fail every clause between them, and the clauses to run on each.
+    """Choose broken stores that fail every clause between them, and the clauses to run on each: those left for it.
 
-    Those that take seconds come last, and are run against the clauses that are left for them.
+    Stores that take seconds come last.
     """
     chosen: dict[str, tuple[str, ...]] = {}
     for name in sorted(BROKEN, key=lambda name: (name in SLOW, -len(caught_by(name)))):
         failed = {clause for clauses in chosen.values() for clause in clauses}
         left = tuple(clause for clause in caught_by(name) if clause not in failed)
         if left:
-            chosen[name] = left if name in SLOW else caught_by(name)
+            chosen[name] = left
     return chosen
 
 

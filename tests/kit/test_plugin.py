@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from everturn.testing.contract import CLAUSES
+from everturn.testing.contract import CLAUSES, clauses_of
 
 ROOT = Path(__file__).parents[2]
 MINE = """
@@ -108,3 +108,17 @@ def test_a_ledger_of_a_class_that_is_not_true_fails(run: object) -> None:
     done = run("-k", "order or ledger", test_mine=dedent(MINE) + '    known = {"order": "because"}\n')  # type: ignore[operator]
     assert done.parseoutcomes()["failed"] == 1
     done.stdout.fnmatch_lines(["*remove the entry*"])
+
+
+def test_a_version_of_the_contract_leaves_out_later_clauses(run: object) -> None:
+    words = ("--memory-target", "tests.kit.sound.memory:threads", "--memory-contract")
+    done = run(*words, "1", "-k", "order or lease-fence", test_it="")  # type: ignore[operator]
+    done.stdout.fnmatch_lines([f"collected {len(clauses_of('1'))} items / *"])
+    assert "skipped" not in done.parseoutcomes()
+    done = run(*words, "99", test_it="")  # type: ignore[operator]
+    done.stderr.fnmatch_lines(["*no contract '99'*"])
+
+
+def test_a_class_of_an_earlier_contract_skips_later_clauses(run: object) -> None:
+    done = run("-k", "order or lease_fence", "-rs", test_mine=dedent(MINE) + '    contract = "1"\n')  # type: ignore[operator]
+    done.stdout.fnmatch_lines(["*came with contract 2*"])

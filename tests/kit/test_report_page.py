@@ -161,7 +161,7 @@ def test_a_call_that_never_ended_reaches_to_the_end() -> None:
 
 
 def test_a_violation_without_events_has_no_picture() -> None:
-    assert timeline.drawn(Violation("other", "a story")) is None
+    assert timeline.drawn(Violation("differs", "a story")) is None
 
 
 def test_hostile_and_long_text_in_a_picture_is_cut_and_escaped() -> None:

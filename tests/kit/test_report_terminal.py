@@ -46,10 +46,16 @@ def test_a_failure_tells_the_promise_what_happened_the_incident_and_how_to_repla
 
 
 def test_one_cause_is_told_once_with_all_the_clauses_that_it_breaks() -> None:
-    raised = [Violation("other", f"read('s{n}') raised TypeError: not {n}") for n in range(3)]
+    raised = [Violation("raised", f"read('s{n}') raised TypeError: not {n}") for n in range(3)]
     text = printed(report(*(clause("fail", n, raised[n]) for n in range(3))))
     assert text.count("raised TypeError") == 1
     assert "2 more, of one cause: sequential.fail-1, sequential.fail-2" in " ".join(text.split())
+
+
+def test_turns_that_are_lost_in_the_same_way_are_one_cause() -> None:
+    lost, torn = violations()["lost"], violations()["torn"]
+    text = printed(report(clause("fail", 1, lost), clause("fail", 2, torn), clause("fail", 3, lost)))
+    assert "1 more, of one cause: sequential.fail-3" in " ".join(text.split())
 
 
 def test_a_story_of_its_own_is_told_for_each_clause() -> None:

@@ -10,7 +10,7 @@ import pytest
 from everturn.testing.contract import CLAUSES, edge
 from everturn.testing.history import judge, load
 from everturn.testing.kit import runner
-from everturn.testing.kit.environment import LONGEST_CALL, NEXT_LONGEST, Environment
+from everturn.testing.kit.environment import Environment
 from everturn.testing.kit.selection import BadChoice, chosen, read_ledger
 from everturn.testing.kit.target import needed, parse
 from tests.kit.running import report, result
@@ -74,6 +74,17 @@ def test_a_run_that_is_interrupted_is_reported_as_far_as_it_came(monkeypatch: py
     assert (whole.seed, whole.exit_code) == (77, 1)
 
 
+def test_a_kit_that_fails_is_reported_as_far_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise RuntimeError("no more pipes")
+
+    monkeypatch.setattr(runner, "work_through", failing)
+    whole = report(SOUND, "order")
+    assert (whole.clauses[0].status, whole.exit_code) == ("untested", 1)
+    assert "the kit itself failed" in whole.clauses[0].detail
+    assert "no more pipes" in whole.clauses[0].detail
+
+
 def test_what_could_not_be_shown_is_untested_and_breaks_the_run() -> None:
     whole = report("kit.stores:refusing", "threads-lose-nothing")
     assert whole.clauses[0].status == "untested"
@@ -111,13 +122,6 @@ def test_a_call_that_does_not_return_is_untested_and_the_run_goes_on() -> None:
     assert "not returned" in whole.clauses[0].detail
 
 
-def test_calls_are_waited_for_less_once_one_did_not_return() -> None:
-    with Environment(parse("tests." + SOUND), seed=1, quick=True) as run:
-        assert run.patience() == LONGEST_CALL
-        run.parallel().saw_hang()
-        assert run.patience() == NEXT_LONGEST
-
-
 def test_a_finding_of_a_sweep_is_replayed_by_its_number() -> None:
     found = result("kit.stores:reads_then_writes", "append-append")
     assert found.status == "fail"
@@ -141,9 +145,7 @@ def test_a_ledger_entry_about_no_failure_breaks_the_run(name: str) -> None:
 
 
 def test_a_run_can_stop_at_the_first_broken_clause() -> None:
-    from everturn.testing.kit.environment import Environment
     from everturn.testing.kit.runner import Runner, run_all
-    from everturn.testing.kit.target import parse
 
     clauses = chosen(CLAUSES, ["append-append", "order"])
     with Environment(parse(f"tests.{BROKEN}"), seed=1, quick=True) as run:

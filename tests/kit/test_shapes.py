@@ -84,7 +84,8 @@ def test_an_awaited_store_is_known_by_its_append() -> None:
 
 class NamesSessionsItself(shapes.Adk):
     async def create_session(self, *, app_name: str, user_id: str, session_id: str) -> Any:
-        return SimpleNamespace(id=session_id.strip() or "generated", events=[])
+        name = session_id.strip() or "generated"
+        return await super().create_session(app_name=app_name, user_id=user_id, session_id=name)
 
 
 def test_an_adk_service_that_gives_a_session_another_name_has_refused_the_first(instance: Any, tmp_path: Path) -> None:

@@ -57,6 +57,8 @@ def fill(store: MemoryStore) -> None:
     store.add_messages("talk/fork", [ChatMessage("user", "elsewhere")], key="k")
     store.save_snapshot("empty", "nothing yet")
     _effects(store)
+    store.set_facts("facts", {"user": "42", "title": 'ünïcödé "会話"', "plan": "free"}, key="named")
+    store.set_facts("facts", {"plan": None})
 
 
 def _long_talk(store: MemoryStore) -> None:
@@ -141,6 +143,10 @@ def expectations(path: Path) -> dict[str, Any]:
             }
             if effects := store.get_effects(name):
                 sessions[name]["effects"] = [msgspec.to_builtins(effect) for effect in effects]
+            if session.facts:
+                sessions[name]["facts"] = session.facts
+                found = store.sessions(where=session.facts).sessions
+                assert name in {one.session_id for one in found}
         for name, facts in sessions.items():
             facts["undone"] = []
             while store.info(name).undo_steps:

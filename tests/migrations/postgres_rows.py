@@ -32,6 +32,7 @@ TABLES = (
     "tombstones",
     "leases",
     "effects",
+    "facts",
 )
 
 
@@ -85,6 +86,10 @@ def expectations(store: MemoryStore) -> dict[str, Any]:
         }
         if effects := store.get_effects(name):
             sessions[name]["effects"] = [msgspec.to_builtins(effect) for effect in effects]
+        if session.facts:
+            sessions[name]["facts"] = session.facts
+            found = store.sessions(where=session.facts).sessions
+            assert name in {one.session_id for one in found}
     for name, facts in sessions.items():
         facts["undone"] = []
         while store.info(name).undo_steps:

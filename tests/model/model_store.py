@@ -99,6 +99,8 @@ class Session:
     stored: dict[int, Stored] = field(default_factory=dict)
     dimension: int | None = None
     expires_at: float | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    effects: dict[str, tuple[str, int]] = field(default_factory=dict)  # status and attempt, by key
 
     def with_key(self, key: str) -> Change | None:
         """The change made with the key, if it counts still: while its turn leads to now (or it wrote none)."""
@@ -150,7 +152,7 @@ class ModelStore:
     def append(self, name: str, entries: Sequence[Any], *, after: int | None = None, **how: Any) -> Done:
         """Append a turn; with `after`, replace what follows that seq, in an undoable step."""
 
-        def effect(session: Session) -> tuple[int, ...] | None:
+        def apply(session: Session) -> tuple[int, ...] | None:
             lengths = {len(entry.embedding) for entry in entries if isinstance(entry, Summary)}
             if len(lengths | ({session.dimension} - {None})) > 1 and lengths:
                 raise Refused(InvalidInput)
@@ -174,7 +176,7 @@ class ModelStore:
             return tuple(item.seq for item in turn)
 
         kind = "append" if after is None else "replace"
-        return self._change(name, kind, effect, content=(kind, after, repr(entries)), creates=True, **how)
+        return self._change(name, kind, apply, content=(kind, after, repr(entries)), creates=True, **how)
 
     def trim(
         self,
@@ -189,7 +191,7 @@ class ModelStore:
     ) -> Done:
         """Promise 14. `planned` is what to hide, if that was decided before something else happened."""
 
-        def effect(session: Session) -> tuple[int, ...] | None:
+        def apply(session: Session) -> tuple[int, ...] | None:
             before = session.state
             hide = planned
             if hide is None:
@@ -201,10 +203,10 @@ class ModelStore:
             return ()
 
         content = ("trim", max_messages, max_tokens, keep_system)
-        return self._change(name, "trim", effect, content=content, absent=None, **how)
+        return self._change(name, "trim", apply, content=content, absent=None, **how)
 
     def clear(self, name: str, **how: Any) -> Done:
-        def effect(session: Session) -> tuple[int, ...] | None:
+        def apply(session: Session) -> tuple[int, ...] | None:
             before = session.state
             if not before.visible:
                 return None
@@ -212,12 +214,12 @@ class ModelStore:
             self._undoable(session, "clear", before)
             return ()
 
-        return self._change(name, "clear", effect, content="clear", absent=None, **how)
+        return self._change(name, "clear", apply, content="clear", absent=None, **how)
 
     def fold(self, name: str, summary: Summary, planned: set[int], **how: Any) -> Done:
         """Promise 17: hide what was planned, and append the summary that stands for the messages of it."""
 
-        def effect(session: Session) -> tuple[int, ...] | None:
+        def apply(session: Session) -> tuple[int, ...] | None:
             before = session.state
             hides = frozenset(item.seq for item in before.messages if item.seq in planned)
             seq = session.last_seq = session.last_seq + 1
@@ -227,10 +229,10 @@ class ModelStore:
             self._undoable(session, "fold", before)
             return (seq,)
 
-        return self._change(name, "fold", effect, content="fold", **how)
+        return self._change(name, "fold", apply, content="fold", **how)
 
     def rollback(self, name: str, to: int, **how: Any) -> Done:
-        def effect(session: Session) -> tuple[int, ...] | None:
+        def apply(session: Session) -> tuple[int, ...] | None:
             before, target = session.state, self.state_at(session, to)
             if before == target:
                 return None
@@ -238,10 +240,10 @@ class ModelStore:
             self._undoable(session, "rollback", before)
             return ()
 
-        return self._change(name, "rollback", effect, content=("version", to), **how)
+        return self._change(name, "rollback", apply, content=("version", to), **how)
 
     def rollback_to_snapshot(self, name: str, snapshot: int, **how: Any) -> Done:
-        def effect(session: Session) -> tuple[int, ...] | None:
+        def apply(session: Session) -> tuple[int, ...] | None:
             if snapshot not in session.snapshots:
                 raise Refused(SnapshotNotFound)
             before, target = session.state, session.snapshots[snapshot][2]
@@ -251,10 +253,10 @@ class ModelStore:
             self._undoable(session, "rollback", before)
             return ()
 
-        return self._change(name, "rollback", effect, content=("rollback", snapshot), **how)
+        return self._change(name, "rollback", apply, content=("rollback", snapshot), **how)
 
     def undo(self, name: str, *, expected: Expected = None, **how: Any) -> Done:
-        def effect(session: Session) -> tuple[int, ...] | None:
+        def apply(session: Session) -> tuple[int, ...] | None:
             if not session.undo:
                 raise Refused(InvalidInput)
             step = session.undo[-1]
@@ -268,32 +270,65 @@ class ModelStore:
             session.undo.pop()
             return ()
 
-        return self._change(name, "undo", effect, content="undo", expected=expected, **how)
+        return self._change(name, "undo", apply, content="undo", expected=expected, **how)
 
     def save_snapshot(self, name: str, label: str | None = None, **how: Any) -> Done:
         number = next(self.snapshot_ids)
 
-        def effect(session: Session) -> tuple[int, ...] | None:
+        def apply(session: Session) -> tuple[int, ...] | None:
             session.snapshots[number] = (label, session.version + 1, session.state)
             return ()
 
         content = ("snapshot", label)
-        return self._change(name, "snapshot", effect, content=content, creates=True, snapshot=number, **how)
+        return self._change(name, "snapshot", apply, content=content, creates=True, snapshot=number, **how)
 
     def delete_snapshot(self, name: str, snapshot: int, **how: Any) -> Done:
-        def effect(session: Session) -> tuple[int, ...] | None:
+        def apply(session: Session) -> tuple[int, ...] | None:
             if session.snapshots.pop(snapshot, None) is None:
                 raise Refused(SnapshotNotFound)
             return ()
 
-        return self._change(name, "delete_snapshot", effect, content=("delete_snapshot", snapshot), **how)
+        return self._change(name, "delete_snapshot", apply, content=("delete_snapshot", snapshot), **how)
 
     def set_ttl(self, name: str, seconds: float | None, **how: Any) -> Done:
-        def effect(session: Session) -> tuple[int, ...] | None:
+        def apply(session: Session) -> tuple[int, ...] | None:
             session.ttl = seconds
             return ()
 
-        return self._change(name, "ttl", effect, content=("ttl", seconds), **how)
+        return self._change(name, "ttl", apply, content=("ttl", seconds), **how)
+
+    def set_facts(self, name: str, facts: dict[str, str | None], **how: Any) -> Done:
+        def apply(session: Session) -> tuple[int, ...] | None:
+            before = session.facts
+            session.facts = {key: value for key, value in (before | facts).items() if value is not None}
+            return () if session.facts != before else None
+
+        content = ("facts", tuple(sorted(facts.items())))
+        return self._change(name, "facts", apply, content=content, creates=True, **how)
+
+    def begin_effect(self, name: str, key: str, *, repeats: int = 0, **how: Any) -> Done:
+        """Promise 19: begin it, unless it was begun before and has not failed since."""
+
+        def effect(session: Session) -> tuple[int, ...] | None:
+            status, attempt = session.effects.get(key, ("failed", 0))
+            if status != "failed" and (status, attempt) != ("started", repeats):
+                return None
+            session.effects[key] = ("started", attempt + 1)
+            return ()
+
+        return self._change(name, "begin_effect", effect, content=("begin", key), creates=True, **how)
+
+    def end_effect(self, name: str, key: str, status: str, *, attempt: int = 0, **how: Any) -> Done:
+        """End an effect that is started, as "finished" or "failed"; with an attempt only that one."""
+
+        def effect(session: Session) -> tuple[int, ...] | None:
+            before, latest = session.effects.get(key, ("failed", 0))
+            if before != "started" or attempt not in (0, latest):
+                raise Refused(InvalidInput)
+            session.effects[key] = (status, latest)
+            return ()
+
+        return self._change(name, "end_effect", effect, content=("end", key, status), **how)
 
     def _undoable(self, session: Session, kind: str, before: State) -> None:
         session.undo = [*session.undo, Step(kind, before, session.state.path)][-UNDO_STEPS:]
@@ -302,7 +337,7 @@ class ModelStore:
         self,
         name: str,
         kind: str,
-        effect: Callable[[Session], tuple[int, ...] | None],
+        apply: Callable[[Session], tuple[int, ...] | None],
         *,
         content: object,
         key: str | None = None,
@@ -311,7 +346,7 @@ class ModelStore:
         creates: bool = False,
         absent: type[Exception] | None = SessionNotFound,
     ) -> Done:
-        """One change: the key first, then the expected version, then whatever the effect needs; all or nothing."""
+        """One change: the key first, then the expected version, then whatever the action needs; all or nothing."""
         session = self.live(name)
         if session is not None and key is not None and (first := session.with_key(key)) is not None:
             if first.content != content:
@@ -323,7 +358,7 @@ class ModelStore:
                 raise Refused(absent)
             return Done(0, 0, changed=False)
         target = session or Session(next(self.lives), self.ttl)
-        seqs = effect(target)
+        seqs = apply(target)
         if seqs is None:
             return Done(target.life, target.version, changed=False) if session else Done(0, 0, changed=False)
         self.sessions[name] = target
@@ -355,6 +390,7 @@ class ModelStore:
         target = Session(next(self.lives), self.ttl, forked_from=name, state=state, dimension=source.dimension)
         target.last_seq = state.path[-1].seq if state.path else 0
         target.stored = {item.seq: item for item in state.shown}
+        target.facts = source.facts
         self.sessions[new_name] = target
         self._record(target, Change(1, "fork", (), key, content, None, state))
         return Done(target.life, 1)

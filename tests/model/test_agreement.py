@@ -17,6 +17,8 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 import everturn
 from everturn import CorruptEntry, MemoryStore, Summary, Unsupported
 from everturn.backend import drive
+from everturn.backends.dynamodb import compaction as dynamodb_compaction
+from everturn.backends.dynamodb import new_state
 from everturn.backends.postgres import backend as postgres
 from everturn.backends.redis import maintenance, reads, staged_rows
 from tests.model.chorus import Chorus, Circle
@@ -35,7 +37,7 @@ from tests.store.places import ALL, Place, Servers
 from tests.store.places.sqlite import FileDoor
 from tests.tiers import first
 
-BACKENDS = ("sqlite", "valkey", "cluster", "postgres")
+BACKENDS = ("sqlite", "valkey", "cluster", "postgres", "dynamodb")
 
 
 class Flaky:
@@ -64,6 +66,7 @@ class Agreement(Walk):
         for module, name, size in (
             *((maintenance, "STEP", 3), (staged_rows, "STEP", 2)),
             *((reads, "BATCH", 3), (reads, "PAGE", 5), (reads, "FEW", 2)),
+            *((new_state, "JUMPS_IN_HEAD", 4), (new_state, "JUMPS_IN_BLOCK", 2), (dynamodb_compaction, "BLOCKS", 2)),
             *((postgres, "STEP", 3), (postgres, "REAP_EVERY", 5), (postgres, "FOUND_AT_ONCE", 3)),
         ):
             self.patches.setattr(module, name, size)
@@ -135,7 +138,7 @@ class Agreement(Walk):
         self.touched.add(("", "a"))
 
 
-WALKED = WALKS if DEEP else settings(WALKS, max_examples=5)
+WALKED = WALKS if DEEP else settings(WALKS, max_examples=4)
 
 
 @pytest.mark.parametrize("number", SEEDS if DEEP else first(1, range(3)))

@@ -647,6 +647,14 @@ class Walk(RuleBasedStateMachine):
     def set_ttl(self, place: tuple[str, str], how: How, seconds: float | None) -> None:
         self.change(place, "set_ttl", how, seconds)
 
+    @rule(
+        place=places,
+        how=hows,
+        facts=st.dictionaries(st.sampled_from(["user", "title"]), st.sampled_from([None, "42", "43"]), max_size=2),
+    )
+    def set_facts(self, place: tuple[str, str], how: How, facts: dict[str, str | None]) -> None:
+        self.change(place, "set_facts", how, facts)
+
     @rule(seconds=st.sampled_from([1.0, 999.0, 1_000.0, 4_000.0, STORE_TTL]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
@@ -735,7 +743,7 @@ class Walk(RuleBasedStateMachine):
             self.forget_versions((namespace, name))
         live = [session for model in self.models.values() for name in model.sessions if (session := model.live(name))]
         assert self.sql.execute("SELECT count(*) FROM sessions").get == len(live)
-        for table in ("entries", "jumps", "changes", "undo_steps", "snapshots"):
+        for table in ("entries", "jumps", "changes", "undo_steps", "snapshots", "facts"):
             strays = f"SELECT count(*) FROM {table} WHERE session > 0 AND session NOT IN (SELECT no FROM sessions)"
             assert self.sql.execute(strays).get == 0
 
@@ -924,7 +932,7 @@ class Walk(RuleBasedStateMachine):
         assert same(state.entries, session.state.visible)
         assert (state.version, state.last_seq) == (session.version, session.last_seq)
         assert state.undo_steps == len(session.undo)
-        assert (state.ttl, state.forked_from) == (session.ttl, session.forked_from)
+        assert (state.ttl, state.forked_from, state.facts) == (session.ttl, session.forked_from, session.facts)
         assert state.snapshots == tuple((label, version) for label, version, _ in session.snapshots.values())
         assert state.life == self.lives.setdefault(session.life, state.life)
 

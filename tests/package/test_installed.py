@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from everturn.cli.app import COMMANDS
-from everturn.testing.servers import postgres_server, valkey_server
+from everturn.testing.servers import dynamodb_server, postgres_server, valkey_server
+from everturn.testing.servers.dynamodb import CREDENTIALS
 
 WHEEL = os.environ.get("EVERTURN_WHEEL", "")
 pytestmark = pytest.mark.skipif(not WHEEL, reason="needs a package index; make dist runs it on the wheel it has built")
@@ -178,8 +179,14 @@ def test_an_extra_brings_what_it_needs(extra: str, environment: Environment, tmp
     ran(environment(extra), ["python", "-c", USES[extra]], tmp_path)
 
 
-@pytest.mark.parametrize(("extra", "server"), [("redis", valkey_server), ("postgres", postgres_server)])
-def test_a_driver_reaches_its_server(extra: str, server: object, environment: Environment, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("extra", "server"), [("redis", valkey_server), ("postgres", postgres_server), ("dynamodb", dynamodb_server)]
+)
+def test_a_driver_reaches_its_server(
+    extra: str, server: object, environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in CREDENTIALS.items():  # of DynamoDB's stand-in
+        monkeypatch.setenv(name, value)
     code = """
 import asyncio, sys, warnings, everturn
 warnings.simplefilter("ignore", everturn.errors.HostileSetting)
@@ -196,6 +203,7 @@ asyncio.run(main())
 
 COMMAND_LINES = (
     ("demo", "demo --keep demo"),
+    ("init", "init sqlite:///fourth.db"),
     ("sessions", "sessions memory.db"),
     ("show", "show memory.db a"),
     ("log", "log memory.db a"),
@@ -285,4 +293,4 @@ def test_every_extra_is_tried_here() -> None:
     pyproject = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
     section = pyproject.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
     extras = set(re.findall(r"^([\w-]+) = ", section, re.MULTILINE))
-    assert extras == {*USES, "redis", "postgres", "cli", "web", "test"}
+    assert extras == {*USES, "redis", "postgres", "dynamodb", "cli", "web", "test"}

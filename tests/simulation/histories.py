@@ -10,12 +10,8 @@ from tests.simulation.records import Record
 from tests.simulation.schedules import Schedule
 
 _NAMES = {"read_at": "read"}
-_UNKNOWN_TO_IT = {
-    "replace",
-    "set_ttl",
-    "fork",
-    "fold",
-}  # its `replace` is of everything; sessions neither expire nor are copied
+# Its `replace` is of everything; sessions neither expire nor are copied; it has no leases and no effects.
+_UNKNOWN_TO_IT = {"replace", "set_ttl", "fork", "fold", "lease", "renew", "release", "begin", "finish", "fail"}
 _ENDS = {"ok": "ok", "not_written": "fail", "refused": "fail"}
 _MOST = 12  # calls that change: beyond that it may have to try too many orders
 
@@ -24,7 +20,7 @@ def fits(schedule: Schedule) -> bool:
     """Whether the checker knows all that happens in a schedule."""
     kinds = {op.kind for op in schedule.ops}
     loses = any(fault.lose for fault in schedule.faults if fault.kind in ("restart", "failover"))
-    changes = sum(op.kind not in ("read", "read_at", "compact") for op in schedule.ops)
+    changes = sum(op.kind not in ("read", "read_at", "compact", "context") for op in schedule.ops)
     return schedule.ttl is None and not loses and not kinds & _UNKNOWN_TO_IT and changes <= _MOST
 
 
@@ -37,7 +33,7 @@ def violations(records: Iterable[Record]) -> list[str]:
 def _events(records: Iterable[Record]) -> Iterator[Event]:
     for record in records:
         op = record.op
-        if op.kind in ("compact", "delete_snapshot"):
+        if op.kind in ("compact", "delete_snapshot", "context"):
             continue
         about = f"snapshot of call {op.of}" if op.kind in ("rollback", "read_at") else None
         yield Event(

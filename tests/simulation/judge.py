@@ -6,24 +6,25 @@ must be what the model has. Answers are compared with the states that there were
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import count
-from typing import Any
+from collections.abc import Callable
 
-from everturn import MemoryStoreError, Unsupported
+from everturn import LeaseLost, Unsupported
 from everturn.errors import CorruptEntry
-from tests.model.model_store import Change, ModelStore, Refused, Session
+from tests.model.model_store import Refused
 from tests.simulation import clocks, planned, records
+from tests.simulation.leases import TAKES, LeaseRow, LeaseRules, Served
+from tests.simulation.model_follower import ModelFollower
 from tests.simulation.network import Attempt
-from tests.simulation.records import Finding, Image, Record, Seen, Stored, message, named, placed, short
+from tests.simulation.records import Image, Record, Stored, named, placed, short
 from tests.simulation.schedules import Op
-from tests.simulation.states import FOREVER, States
+from tests.simulation.states import FOREVER
 
+Effects = dict[str, tuple[str, int]]  # status and attempt, by key
 MOVES = {"rollback", "undo", "replace", "erase"}
 TOLERANCE = 0.02  # seconds: clocks drift while a request is under way
 
 
-class Judge:
+class Judge(ModelFollower):
     """Follows one world. `clock` tells the store's time at a true moment; `peek` reads what is stored."""
 
     def __init__(
@@ -33,35 +34,24 @@ class Judge:
         clock: Callable[[float], float],
         peek: Callable[[str], Stored | None],
         steps: Callable[[float, float], list[float]],
+        effects: Callable[[str], Effects] | None = None,
+        leases: Callable[[str], LeaseRow | None] = lambda _: None,
     ) -> None:
-        self._now = now
-        self._clock = clock
+        super().__init__(ttl, now, clock, steps)
         self._peek = peek
-        self._steps = steps
-        self.model = ModelStore(lambda: clock(now()), ttl, count(1), count(1))
-        self.findings: list[Finding] = []
-        self.records: dict[int, Record] = {}
+        self._peek_effects = effects
+        self.leases = LeaseRules(now, clock, steps, self.find, leases)
         self.applied_at: dict[int, list[float]] = {}
         self._lives: dict[int, int] = {}  # the model's life that a call changed first
-        self.early = self.late = 0.0  # seconds by which a session may expire before or behind its time
-        self.relaxed_from = FOREVER  # true time from which a server's clock cannot be relied on
         self._made: dict[str, list[int]] = {}  # the calls that made the versions of the present life
         self._moves: dict[str, list[tuple[float, Op]]] = {}
-        self._numbers: dict[int, int] = {}  # the model's snapshots by the calls that took them
-        self._shown: dict[int, list[tuple[str, ...]]] = {}  # what snapshots show; one may be taken in two lives
-        self._states = States(clock, steps)
-        self._after: dict[int, int] = {}  # where replaces were told to begin
         self._writers: dict[str, str] = {}  # the host that made the latest change of each session
         self._repeated: set[int] = set()
         self._repeated_in_time: set[int] = set()  # calls under way that a repeated request applied, and no other
         self._stamps: dict[str, list[tuple[float, int]]] = {}  # changes of sessions and fences: when, by which call
         self._lost: set[int] = set()  # calls that were applied, and that the server has lost since
         self._set_back: set[int] = set()  # calls that were applied late, by a clock that was set back
-        self.misled: set[str] = set()  # hosts that began with a clock that was wrong
         self._broken: set[str] = set()  # sessions in which the model cannot follow any more
-
-    def find(self, kind: str, text: str, host: str = "") -> None:
-        self.findings.append(Finding(records.MISLED if host in self.misled else kind, self._now(), text))
 
     # --- data that is lost -------------------------------------------------------------------------------------------
 
@@ -78,6 +68,12 @@ class Judge:
         self._stamps = {name: [one for one in made if one[0] <= moment] for name, made in self._stamps.items()}
         for name in before | set(self.model.sessions):
             self._note(name)
+        self.leases.lost()
+
+    def served(self, attempt: Attempt, name: str, served: Served) -> None:
+        """A request was carried out: see to the lease of its session."""
+        is_over = name in self.model.sessions and self._is_over(name)
+        self.leases.served(attempt, name, served, is_over=is_over)
 
     def vanished(self, name: str) -> None:
         """A server has removed a session that expired by its clock."""
@@ -149,10 +145,6 @@ class Judge:
                 self.find("expired early", f"the life of {name!r} was ended {left:.3f} s before its time", misled)
             self.vanished(name)
 
-    def _late(self) -> float:
-        """The seconds by which a session may expire too late: without end, once its clock was set back."""
-        return self.late if self._now() < self.relaxed_from else FOREVER
-
     def _check_time(self, attempt: Attempt, name: str, *, hidden: bool) -> None:
         op, now, sent = attempt.op, self._now(), attempt.sent
         record = self.records[op.id]
@@ -184,8 +176,8 @@ class Judge:
                     f"{named(move)}, which was acknowledged at {by.end:.3f}",
                 )
                 return
-        if op.id in self._lost and is_in_time:
-            return  # it was applied in time and lost; of one that is sent twice, the second brings it back
+        if is_in_time and self._lost & {op.id, *self._mates(op)}:
+            return  # it or its key's turn was applied and lost; of a request that comes twice, one brings it back
         kind = records.OTHER_CLOCK if hidden else "late"
         self.find(kind, f"{named(op)}, given up or answered at {over:.3f}, was applied")
 
@@ -211,82 +203,10 @@ class Judge:
         shown = [seen for seen in self._states.of(name) if seen.since < before]
         return any(values[0] in seen.values for seen in shown)
 
-    def _repeat(self, op: Op, name: str, stored: Stored | None) -> None:
-        """Do in the model what was done. Raises Refused."""
-        model = self.model
-        match op.kind:
-            case "append":
-                self._append(op, name)
-            case "replace":
-                entries = [message(value) for value in op.values]
-                self._changed(model.append(name, entries, after=self._after[op.id]), op)
-            case "snapshot":
-                done = model.save_snapshot(name)
-                self._numbers[op.id] = done.snapshot or 0
-                self._shown.setdefault(op.id, []).append(Seen(0.0, model.sessions[name].state).values)
-            case "rollback":
-                self._changed(model.rollback_to_snapshot(name, self._numbers.get(op.of, 0)), op)
-            case "delete_snapshot":
-                model.delete_snapshot(name, self._numbers.get(op.of, 0))
-            case "undo":
-                self._changed(model.undo(name), op)
-            case "clear":
-                self._changed(model.clear(name), op)
-            case "set_ttl":
-                model.set_ttl(name, op.seconds)
-            case "trim" | "fold":
-                self._hide(op, name, stored)
-            case "fork":
-                self._fork(op, name, stored)
-            case "erase":
-                model.erase(name)
-            case _:
-                self.find("impossible", f"{named(op)} changed {name!r}")
-
-    def _append(self, op: Op, name: str) -> None:
-        entries = [message(value) for value in op.values]
-        done = self.model.append(name, entries, key=op.key)
-        if done.replayed:
-            self.find("doubled", f"{named(op)} was applied, though the turn of its key is on the path already")
-            self.model.append(name, entries)
-
-    def _changed(self, done: Any, op: Op) -> None:
-        if not done.changed:
-            self.find("impossible", f"{named(op)} used a version, though there was nothing to do")
-
-    def _hide(self, op: Op, name: str, stored: Stored | None) -> None:
-        if stored is None:
-            raise Refused(CorruptEntry)
-        seen = list(self._seen(name, self.records[op.id].begin, self._now()))
-        if wrong := planned.repeat(self.model, op, name, {seq for seq, _ in stored[2]}, seen):
-            self.find(f"wrong {op.kind}", wrong)
-
-    def _fork(self, op: Op, name: str, stored: Stored | None) -> None:
-        if self.model.live(name) is not None or stored is None:
-            raise Refused(MemoryStoreError)
-        begin = self.records[op.id].begin
-        states = [seen.state for seen in self._seen(op.session, begin, self._now()) if seen.state is not None]
-        state = next((state for state in states if placed(state) == stored[2]), None)
-        if state is None:
-            self.find("wrong fork", f"{named(op)} shows {short(stored[2])}, which {op.session!r} did not in its time")
-            raise Refused(MemoryStoreError)
-        target = Session(next(self.model.lives), self.model.ttl, forked_from=op.session, state=state)
-        target.last_seq = state.path[-1].seq if state.path else 0
-        self.model.sessions[name] = target
-        self.model._record(target, Change(1, "fork", (), None, None, None, state))
-
-    def replaces(self, op: Op, after: int) -> None:
-        """Take note of where a replace was told to begin."""
-        self._after[op.id] = after
-
     # --- states ------------------------------------------------------------------------------------------------------
 
     def _note(self, name: str) -> None:
         self._states.note(name, self._now(), self.model.sessions.get(name), self._writers.get(name, ""))
-
-    def _seen(self, name: str, begin: float, end: float) -> Iterator[Seen]:
-        """The states of a session from one moment to another; without what had expired in all of that time."""
-        return self._states.between(name, begin, end, early=self.early, late=self._late())
 
     def _compare(self, name: str, stored: Stored | None, behind: str) -> None:
         session = self.model.live(name)
@@ -303,6 +223,9 @@ class Judge:
                 f"behind {behind} {name!r} is at version {stored[1]} with {short(stored[2])}; "
                 f"the model is at {session.version} with {short(expected)}",
             )
+            self._broken.add(name)
+        elif self._peek_effects is not None and (found := self._peek_effects(name)) != session.effects:
+            self.find("other effects", f"behind {behind} {name!r} has {found}; the model has {session.effects}")
             self._broken.add(name)
 
     # --- answers -----------------------------------------------------------------------------------------------------
@@ -336,9 +259,23 @@ class Judge:
             elif op.id in self._repeated_in_time:
                 kind = records.REPEATED
             self.find(kind, f"{named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}")
-        if record.outcome != "ok" or record.end is None or name in self._broken:
+        if record.end is None or name in self._broken:
             return
-        if op.kind == "read":
+        meanwhile = list(self._seen(name, record.begin, record.end))
+        has_been = any(seen.state is not None for seen in self._states.of(name))
+        is_over = has_been and any(seen.state is None for seen in meanwhile)
+        self.leases.answered(record, is_over=is_over)
+        if record.outcome == "refused" and op.key and op.kind in ("begin", "finish", "fail"):
+            self._refused_effect(record)
+        if record.outcome != "ok" or op.kind in TAKES:
+            return
+        if op.kind == "context":
+            # The summary of a fold stands for the one before it, too: the latest is told.
+            shown = [(one.values, one.summaries[-1:]) for one in meanwhile]
+            if record.result not in shown:
+                host = self._told_by(record, name)
+                self.find("wrong read", f"{named(op)} saw {record.result}; in its time there was {shown}", host)
+        elif op.kind == "read":
             if not any(seen.values == record.result for seen in self._seen(name, record.begin, record.end)):
                 shown = [seen.values for seen in self._seen(name, record.begin, record.end)]
                 host = record.host if record.result else self._told_by(record, name)
@@ -350,6 +287,17 @@ class Judge:
             self._idle(record, name)
         elif op.kind == "fold" and record.result is False and is_kept:
             self.find("appeared", f"{named(op)} said that it did nothing, and was applied at {applied[0]:.3f}")
+
+    def _refused_effect(self, record: Record) -> None:
+        """Judge a begin or an end of an effect that was refused, for another reason than its lease."""
+        op, end = record.op, record.end or 0.0
+        if isinstance(record.error, LeaseLost):
+            return
+        attempt = self.attempts.get(op.id, 0)
+        before = [one.effects.get(op.key or "", ("", 0)) for one in self._seen(op.session, record.begin, end)]
+        if op.kind == "begin" or all(status == "started" and attempt in (0, made) for status, made in before):
+            host = self._told_by(record, op.session)
+            self.find("refused for nothing", f"{named(op)}: {record.error}; in its time there was {before}", host)
 
     def _outlives(self, record: Record, name: str) -> bool:
         """Whether a call that was applied and failed can be seen to have been: not if that life ended before it did."""
@@ -381,6 +329,12 @@ class Judge:
                 fine = not op.values
             case "fold":
                 fine = record.result is False
+            case "begin":
+                told = {one.effects.get(op.key or "") for one in seen}
+                fine = record.result[0] != "new" and record.result in told
+            case "finish" | "fail":
+                ended = "finished" if op.kind == "finish" else "failed"
+                fine = any(one.effects.get(op.key or "", ("", 0))[0] == ended for one in seen)
             case "compact" | "read" | "read_at":
                 fine = True
             case _:

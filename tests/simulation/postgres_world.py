@@ -20,6 +20,7 @@ from everturn.backends.postgres.timed_connections import cursor_on
 from everturn.errors import MemoryStoreBackendError
 from everturn.testing.servers import postgres_server
 from tests.simulation.hosts import EPOCH, Clock, Host
+from tests.simulation.leases import LeaseRow, Served
 from tests.simulation.network import Attempt, Network
 from tests.simulation.schedules import Fault, Schedule
 from tests.simulation.world import World
@@ -35,6 +36,8 @@ _FACTS = """
     SELECT pg_catalog.set_config('everturn.simulated_now', %s, false), (
         SELECT life || ' ' || version FROM everturn.sessions WHERE namespace = %s AND session_id = %s AND NOT ended)
 """
+
+_LEASE = "SELECT token, holder, until, life FROM everturn.leases WHERE namespace = %s AND session_id = %s"
 
 
 class Database:
@@ -148,14 +151,21 @@ class PostgresWorld(World):
     def facts(self, name: str) -> str | None:
         return self.database.facts(self.store_time(self.scheduler.now), self.namespace, name)
 
+    def lease_row(self, name: str) -> LeaseRow | None:
+        found = self.database.connection.execute(_LEASE, (self.namespace, name), prepare=True).fetchone()
+        return None if found is None else LeaseRow(*found)
+
     def _deliver(self, server: Any, attempt: Attempt, call: SqlCall, most: int | None) -> Rows:
         op = attempt.op
         name = op.target if op.kind == "fork" else op.session
-        before = self.facts(name)
+        before, lease = self.facts(name), self.judge.leases.note(name)
         try:
             return self.database.run(call)
         finally:
             after = self.facts(name) if call.writes else before
+            if self.has_leases:
+                facts = (None if one is None else one.split() for one in (before, after))
+                self.judge.served(attempt, name, Served(lease, *facts))
             if after != before:
                 self.tell(SERVER, f"applies {attempt.name} of {attempt.host.name}")
                 continues = before is not None and after is not None and before.split()[0] == after.split()[0]

@@ -5,10 +5,10 @@ judge.py decides which finding follows from which records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from everturn import ChatMessage, MemoryStoreError
+from everturn import ChatMessage, MemoryStoreError, Summary
 from everturn.errors import CorruptEntry, MemoryStoreBackendError
 from tests.model.model_store import Session, State
 from tests.simulation.schedules import Op
@@ -70,10 +70,17 @@ class Seen:
     expires: float | None = None
     life: int = 0
     by: str = ""
+    effects: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def values(self) -> tuple[str, ...]:
         return () if self.state is None else tuple(item.entry.content for item in self.state.messages)
+
+    @property
+    def summaries(self) -> tuple[str, ...]:
+        """The summaries that stand for hidden turns."""
+        shown = () if self.state is None else self.state.visible
+        return tuple(item.entry.text for item in shown if isinstance(item.entry, Summary))
 
 
 @dataclass
@@ -93,6 +100,7 @@ class Image:
                 undo=list(session.undo),
                 log=list(session.log),
                 stored=dict(session.stored),
+                effects=dict(session.effects),
             )
             for name, session in self.sessions.items()
         }
@@ -135,8 +143,15 @@ def described(op: Op) -> str:
         "fold": f" to {op.limit}, by a model that takes {op.seconds} s",
         "set_ttl": f" {op.seconds}",
         "fork": f" into {op.target}",
+        "lease": f" for {op.seconds} s",
+        "renew": f" of call {op.of}",
+        "release": f" of call {op.of}",
+        "begin": f" {op.key}" + (f", again if attempt {op.limit} is in doubt" if op.limit else ""),
+        "finish": f" {op.key}" + (f" of call {op.of}" if op.of else ""),
+        "fail": f" {op.key}" + (f" of call {op.of}" if op.of else ""),
     }
-    return f"{op.kind} {op.session}{about.get(op.kind, '')}"
+    lease = f" with the lease of call {op.lease}" if op.lease else ""
+    return f"{op.kind} {op.session}{about.get(op.kind, '')}{lease}"
 
 
 def short(messages: tuple[tuple[int, str], ...]) -> str:

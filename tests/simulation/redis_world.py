@@ -14,6 +14,7 @@ from everturn.backends.redis.topology import SentinelTopology, SingleServer
 from everturn.backends.redis.transport.resp import Command, ScriptCall
 from everturn.backends.redis.url import Node
 from tests.simulation.hosts import EPOCH, Clock, Host
+from tests.simulation.leases import LeaseRow, Served
 from tests.simulation.network import Attempt, Network
 from tests.simulation.redis_server import RedisServer
 from tests.simulation.schedules import Fault, Schedule
@@ -89,6 +90,7 @@ class RedisWorld(World):
             for node, server in zip(self.nodes, schedule.servers, strict=True)
         }
         super().__init__(schedule)
+        self.judge.leases.has_replicas = len(self.nodes) > 1
         self.servers = {node: RedisServer(self._clock_of(node)) for node in self.nodes}
         self.master = self.nodes[0]
         self._load(({}, {}))
@@ -141,8 +143,11 @@ class RedisWorld(World):
         server.space.purge()
         self._expire()
         before, fence = self._facts(server, name), self._fence(server, name)
+        lease = self.judge.leases.note(name) if node == self.master else None
         replies = server.execute(commands, most)
         after = self._facts(server, name)
+        if self.has_leases and node == self.master:
+            self.judge.served(attempt, name, Served(lease, before, after))
         if self._fence(server, name) < fence and op.kind != "erase":
             self.judge.fence_lowered(attempt, name)
         if after is None and before is not None and op.kind != "erase":
@@ -178,6 +183,13 @@ class RedisWorld(World):
 
     def _fence(self, server: RedisServer, name: str) -> int:
         return int((server.space.values.get(self._keys.keys(name)[0]) or {}).get(b"fence", 0))
+
+    def lease_row(self, name: str) -> LeaseRow | None:
+        kept = (self.servers[self.master].space.values.get(self._keys.keys(name)[0]) or {}).get(b"lease")
+        if kept is None:
+            return None
+        _, token, holder, until = kept.decode().split()
+        return LeaseRow(int(token), holder, int(until) / 1e6)
 
     def inject(self, fault: Fault) -> None:
         now = self.scheduler.now

@@ -12,12 +12,15 @@ import msgspec
 
 Kind = Literal[
     "append", "read", "read_at", "snapshot", "rollback", "undo", "replace", "trim", "clear", "erase", "set_ttl", "fork",
-    "compact", "delete_snapshot", "fold",
+    "compact", "delete_snapshot", "fold", "context", "lease", "renew", "release", "begin", "finish", "fail",
 ]  # fmt: skip
 
 
 class Op(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call of one caller. `of` is the call that took the snapshot this one is about."""
+    """One call of one caller. `of` is the call that took the snapshot, took the lease or began the effect it is about.
+
+    `lease` is the call that took the lease which this one names. `key` is that of a turn, or of an effect.
+    """
 
     id: int
     kind: Kind
@@ -26,9 +29,12 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True):
     values: tuple[str, ...] = ()
     key: str | None = None
     of: int = 0
-    limit: int = 0  # of a trim or fold; for a replace, how many of the turns that the caller knows of stay
-    seconds: float | None = None  # of a TTL; for a fold, how long its model takes
+    # Of a trim or fold; for a replace, how many of the turns that the caller knows of stay; for a begin, the attempt
+    # that may be repeated.
+    limit: int = 0
+    seconds: float | None = None  # of a TTL or a lease; for a fold, how long its model takes
     target: str = ""
+    lease: int = 0
     cancel: float | None = None  # seconds after which its task is cancelled
 
 
@@ -100,6 +106,10 @@ MENU: dict[Kind, float] = {
     "append": 8, "read": 4, "snapshot": 2, "rollback": 4, "undo": 1.5, "replace": 1.5, "trim": 3, "clear": 1,
     "erase": 2, "set_ttl": 0.7, "fork": 0.7, "compact": 0.7, "delete_snapshot": 0.3, "read_at": 0.7,
 }  # fmt: skip
+WORK: dict[Kind, float] = {
+    "lease": 3, "renew": 1.5, "release": 1.5, "append": 4, "begin": 4, "finish": 3, "fail": 1, "context": 1.5,
+    "clear": 0.5, "undo": 0.5, "erase": 0.3,
+}  # fmt: skip
 TROUBLES = ("lost", "mute", "held", "twice", "cut", "refused", "dies")
 
 
@@ -122,9 +132,8 @@ def make(seed: int, backend: str) -> Schedule:
     if with_failover and random.random() < 0.5:
         failure_rates = {"twice": random.choice((0.1, 0.3)), "held": random.choice((0.0, 0.1)), "mute": 0.1}
         faults = _back_and_forth(random, faults, timeout)
-    return Schedule(
-        seed, backend, _with_folds(clients, seed, timeout), tuple(servers), faults, timeout, ttl, failure_rates
-    )
+    clients = _with_workers(_with_folds(clients, seed, timeout), seed, timeout)
+    return Schedule(seed, backend, clients, tuple(servers), faults, timeout, ttl, failure_rates)
 
 
 def _with_folds(clients: tuple[Client, ...], seed: int, timeout: float) -> tuple[Client, ...]:
@@ -141,6 +150,48 @@ def _with_folds(clients: tuple[Client, ...], seed: int, timeout: float) -> tuple
 
     replace = msgspec.structs.replace
     return tuple(replace(one, tasks=tuple(tuple(map(changed, ops)) for ops in one.tasks)) for one in clients)
+
+
+def _with_workers(clients: tuple[Client, ...], seed: int, timeout: float) -> tuple[Client, ...]:
+    """Add processes with leases and effects to every third seed. All else is as it was before there were any."""
+    random = Random(f"leases {seed}")
+    if random.random() < 2 / 3:
+        return clients
+    workers = []
+    for number in range(random.choice((1, 2, 2, 3))):
+        ops = [_work(random, 1000 + 100 * number, timeout, [])]
+        while len(ops) < random.randint(4, 9):
+            ops.append(_work(random, ops[-1].id + 1, timeout, ops))
+        workers.append(Client((tuple(ops),), 1 + random.uniform(-2e-4, 2e-4)))
+    return (*clients, *workers)
+
+
+def _work(random: Random, number: int, timeout: float, before: list[Op]) -> Op:
+    """Make a call of a worker. It takes a lease first; then most of its calls name the latest one that it took."""
+    kind = random.choices(list(WORK), list(WORK.values()))[0] if before else "lease"
+    taken = [op.id for op in before if op.kind == "lease"]
+    longest = random.choice((0.01, 0.1, 0.5 * timeout))
+    cancel = random.uniform(0.0005, timeout / 2) if random.random() < 0.04 else None
+    op = Op(number, kind, "a", random.uniform(0, longest), cancel=cancel)
+    replace = msgspec.structs.replace
+    if kind in ("append", "begin", "finish", "fail", "clear", "undo") and random.random() < 0.7:
+        op = replace(op, lease=random.choice((taken[-1], taken[-1], random.choice(taken))))
+    match kind:
+        case "lease":
+            return replace(op, seconds=random.choice((0.05, 0.3 * timeout, 2.0 * timeout, 600.0)))
+        case "renew" | "release":
+            return replace(op, of=taken[-1])
+        case "append":
+            return replace(op, values=(f"{number}.0",))
+        case "begin":
+            return replace(op, key=random.choice(("pay", "mail")), limit=random.choice((0, 0, 0, 1)))
+        case "finish" | "fail":
+            begun = [one for one in before if one.kind == "begin"]
+            if not begun:
+                return replace(op, kind="begin", key="pay")
+            one = random.choice(begun)
+            return replace(op, key=one.key, of=random.choice((0, one.id)))
+    return op
 
 
 def _failure_rates(random: Random, backend: str) -> dict[str, float]:

@@ -21,6 +21,7 @@ from everturn.backend import Backend
 from everturn.backends.sqlite.backend import SqliteBackend
 from everturn.backends.sqlite.database import Database
 from tests.simulation.hosts import EPOCH, Clock, Host
+from tests.simulation.leases import LeaseRow, Served
 from tests.simulation.network import Attempt
 from tests.simulation.schedules import Fault, Schedule
 from tests.simulation.world import Outcome, World
@@ -30,6 +31,7 @@ MEMORY = Path("/dev/shm")  # where the system has it: thousands of files a minut
 FILE = "store.db"
 SLACK = 0.1  # seconds by which a session may expire early: what a backend allows for readings of two clocks
 _FACTS = "SELECT life, version FROM sessions WHERE session_id = ? AND ended = 0"
+_LEASE = "SELECT token, holder, until, life FROM leases WHERE session_id = ?"
 
 
 class FullDisk(apsw.VFS):
@@ -112,11 +114,13 @@ class Process:
         self.open()
         session = op.target if op.kind == "fork" else op.session
         attempt = Attempt(op, host, f"{name} {number}", world.scheduler.now, host.true(args[-1]))
-        before = world.facts(session)
+        before, lease = world.facts(session), world.judge.leases.note(session)
         try:
             return await getattr(self._backend, name)(*args)
         finally:
             after = world.facts(session)
+            if world.has_leases:
+                world.judge.served(attempt, session, Served(lease, before, after))
             if after != before:
                 world.tell("file", f"has {op.id} {name} {number} of {host.name}")
                 continues = before is not None and after is not None and before[0] == after[0]
@@ -143,6 +147,7 @@ class SqliteWorld(World):
         self._looking = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY)
         self._observer: Any = None
         self.judge.early, self.judge.late = SLACK, float("inf")
+        self.judge.leases.early, self.judge.leases.late = SLACK, float("inf")
 
     def run(self) -> Outcome:
         """Run, and leave out of what is told where this run had its file: the next has it elsewhere."""
@@ -177,6 +182,10 @@ class SqliteWorld(World):
 
     def facts(self, name: str) -> tuple[Any, ...] | None:
         return self._looking.execute(_FACTS, (name,)).fetchone()
+
+    def lease_row(self, name: str) -> LeaseRow | None:
+        found = self._looking.execute(_LEASE, (name,)).fetchone()
+        return None if found is None else LeaseRow(*found)
 
     def observe(self) -> Backend:
         if self._observer is None:

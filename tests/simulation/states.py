@@ -29,7 +29,7 @@ class States:
         """Take note of the state that a session has from now on; None: there is none."""
         seen = Seen(now, None)
         if session is not None:
-            seen = Seen(now, session.state, session.expires_at, session.life, writer)
+            seen = Seen(now, session.state, session.expires_at, session.life, writer, dict(session.effects))
         self._of.setdefault(name, [Seen(0.0, None)]).append(seen)
 
     def between(self, name: str, begin: float, end: float, *, early: float, late: float) -> Iterator[Seen]:

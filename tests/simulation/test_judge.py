@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from everturn import InvalidInput, MemoryStoreBackendError
 from tests.simulation.hosts import EPOCH, Clock, Host
@@ -104,6 +105,23 @@ def test_a_request_that_comes_twice_may_bring_back_what_its_server_lost_within_i
     bench.apply(attempt, 0.01, SHOWN)
     bench.lose_all(0.1)
     bench.apply(attempt, at, SHOWN)
+    assert bench.found() == kinds
+
+
+@pytest.mark.parametrize(
+    ("key", "at", "kinds"),
+    [("k", LIFE - 0.1, set()), ("k", LIFE + 0.2, {"late"}), ("other", LIFE - 0.1, {"late", "not done"})],
+)
+def test_a_request_that_comes_twice_may_bring_back_the_turn_of_its_key_that_its_server_lost(
+    key: str, at: float, kinds: set[str]
+) -> None:
+    bench = JudgedSession()
+    first = replace(TURN, key="k")
+    bench.apply(bench.call(first, "ok", begin=0.0, end=0.02), 0.01, SHOWN)
+    again = bench.call(replace(first, id=9, key=key), "ok", begin=0.03, end=0.05)
+    bench.judge.records[9].result = True
+    bench.lose_all(0.1)
+    bench.apply(again, at, SHOWN)
     assert bench.found() == kinds
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from everturn.backends.sqlite.clock import Clock
+from everturn.backends._shared.steady_clock import Clock
 from tests.simulation.keyspace import COMMANDS, Keyspace
 from tests.simulation.records import TOLERATED
 from tests.simulation.redis_server import RedisServer
@@ -164,6 +164,20 @@ def _believing_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clock, "__init__", lambda clock, wall=time.time, _=None: real(clock, wall, None))
 
 
+def _without_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Redis and SQLite apply changes whatever lease they name."""
+    claim = b"not lease_functions().is_claimed(claim, now)"
+    _edit_scripts(monkeypatch, {claim: b"false"}, in_=b"local function refused(")
+    monkeypatch.setattr("everturn.backends.sqlite.leases.is_fenced_off", lambda *_: False)
+
+
+def _beginning_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Redis and SQLite begin an effect again that is started."""
+    line = b"before.status ~= 'failed' and not (before.status == 'started' and before.attempt == ARGV[14])"
+    _edit_scripts(monkeypatch, {line: b"before.status == 'finished'"}, in_=b"'begin_effect', state")
+    monkeypatch.setattr("everturn.core.plan_change._may_repeat", lambda before, _: before.status == "started")
+
+
 @pytest.mark.parametrize(
     ("backend", "take_out", "seed", "kind", "calls"),
     [
@@ -173,6 +187,10 @@ def _believing_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         ("redis", _without_receipts_in_tombstones, 17, "doubled", 3),
         ("sqlite", _believing_steps, 122, "expired early", 3),
         ("sqlite", _believing_steps, 217, "wrong read", 3),
+        ("redis", _without_fence, 1, "fence broken", 3),
+        ("sqlite", _without_fence, 27, "fence broken", 3),
+        ("redis", _beginning_twice, 8, "begun twice", 4),
+        ("sqlite", _beginning_twice, 39, "begun twice", 4),
     ],
 )
 def test_a_mechanism_that_is_taken_out_is_missed_by_the_first_seed_that_needs_it(

@@ -18,10 +18,12 @@ from everturn.backend import Backend, Query, Status, drive
 from everturn.core.prompts import is_in_view
 from everturn.errors import CorruptEntry
 from everturn.store.entry_reader import EntryReader
+from everturn.store.lease_holder import LeaseHolder
 from everturn.store.operations import Operations, Settings
 from tests.simulation import histories
 from tests.simulation.hosts import EPOCH, Clock, Host, simulated_time
 from tests.simulation.judge import Judge
+from tests.simulation.leases import LeaseRow
 from tests.simulation.network import Deliveries
 from tests.simulation.records import Finding, Record, Stored, described, message, outcome_of
 from tests.simulation.scheduler import Endless, Scheduler, Task
@@ -63,8 +65,19 @@ class World(ABC):
             )
             for number, client in enumerate(schedule.clients, 1)
         ]
-        self.judge = Judge(schedule.ttl, lambda: self.scheduler.now, self.store_time, self.peek, self.clock_steps)
+        self.has_leases = any(op.kind in ("lease", "begin") for op in schedule.ops)
+        self.judge = Judge(
+            schedule.ttl,
+            lambda: self.scheduler.now,
+            self.store_time,
+            self.peek,
+            self.clock_steps,
+            self.peek_effects if self.has_leases else None,
+            self.lease_row if self.has_leases else lambda _: None,
+        )
         self._snapshots: dict[int, str] = {}
+        self._leases: dict[int, LeaseHolder] = {}  # by the calls that took them
+        self._attempts: dict[int, int] = {}  # of effects, by the calls that began them
         self._turns: dict[str, list[int]] = {}
 
     # --- what a subclass has -----------------------------------------------------------------------------------------
@@ -75,6 +88,10 @@ class World(ABC):
     @abstractmethod
     def observe(self) -> Backend:
         """A backend that reads what is stored right now, past everything that is simulated."""
+
+    @abstractmethod
+    def lease_row(self, name: str) -> LeaseRow | None:
+        """The lease of a session as it is stored right now."""
 
     @abstractmethod
     def store_time(self, moment: float) -> float:
@@ -199,11 +216,17 @@ class World(ABC):
         """The call of an operation; None if what it is about is not there yet."""
         if op.kind in ("rollback", "delete_snapshot", "read_at") and op.of not in self._snapshots:
             return None
+        if (op.kind in ("renew", "release") and op.of not in self._leases) or (
+            op.lease and op.lease not in self._leases
+        ):
+            return None
+        if op.kind in ("finish", "fail") and op.of and op.of not in self._attempts:
+            return None
         return lambda: getattr(self, f"_{op.kind}")(operations, op)
 
     async def _append(self, operations: Operations, op: Op) -> bool:
         turn = [message(value) for value in op.values]
-        receipt = await operations.add_messages(op.session, turn, key=op.key)
+        receipt = await operations.add_messages(op.session, turn, key=op.key, lease=self._leases.get(op.lease))
         self._turns.setdefault(op.session, []).append(receipt.seqs[-1])
         return receipt.replayed
 
@@ -230,7 +253,7 @@ class World(ABC):
         await operations.rollback_to_snapshot(op.session, self._snapshots[op.of])
 
     async def _undo(self, operations: Operations, op: Op) -> None:
-        await operations.undo(op.session)
+        await operations.undo(op.session, lease=self._leases.get(op.lease))
 
     async def _trim(self, operations: Operations, op: Op) -> None:
         await operations.trim(op.session, max_messages=op.limit)
@@ -244,7 +267,41 @@ class World(ABC):
         return await operations.fold(op.session, summarize, max_messages=op.limit) is not None
 
     async def _clear(self, operations: Operations, op: Op) -> None:
-        await operations.clear(op.session)
+        await operations.clear(op.session, lease=self._leases.get(op.lease))
+
+    async def _context(self, operations: Operations, op: Op) -> tuple[Any, ...]:
+        found = await operations.get_context(op.session, heal=False)
+        values = tuple(one.content for one in found.messages if one.role == "user")
+        return values, tuple(summary.text for summary in found.summaries)[-1:]
+
+    async def _lease(self, operations: Operations, op: Op) -> int:
+        lease = self.judge.leases.holders[op.id] = LeaseHolder(op.session, op.seconds or 1.0)
+        await operations.take_lease(lease, 0)
+        self._leases[op.id] = lease
+        return lease.token
+
+    async def _renew(self, operations: Operations, op: Op) -> int:
+        await operations.renew_lease(self._leases[op.of])
+        return self._leases[op.of].token
+
+    async def _release(self, operations: Operations, op: Op) -> None:
+        await operations.release_lease(self._leases[op.of])
+
+    async def _begin(self, operations: Operations, op: Op) -> tuple[str, int]:
+        lease = self._leases.get(op.lease)
+        effect = await operations.begin_effect(op.session, op.key or "", repeats=op.limit, lease=lease)
+        self._attempts[op.id] = effect.attempt
+        return effect.status, effect.attempt
+
+    async def _finish(self, operations: Operations, op: Op) -> None:
+        attempt = self.judge.attempts[op.id] = self._attempts.get(op.of, 0)
+        lease = self._leases.get(op.lease)
+        await operations.finish_effect(op.session, op.key or "", "done", attempt=attempt, lease=lease)
+
+    async def _fail(self, operations: Operations, op: Op) -> None:
+        attempt = self.judge.attempts[op.id] = self._attempts.get(op.of, 0)
+        lease = self._leases.get(op.lease)
+        await operations.fail_effect(op.session, op.key or "", "not done", attempt=attempt, lease=lease)
 
     async def _erase(self, operations: Operations, op: Op) -> None:
         await operations.erase(op.session)
@@ -276,6 +333,11 @@ class World(ABC):
             if not isinstance(entry, Summary) or is_in_view(entry, reading.state)
         )
         return reading.session.life, reading.session.version, entries
+
+    def peek_effects(self, name: str) -> dict[str, tuple[str, int]]:
+        """Read the stored effects of a session, for the judge."""
+        reading = drive(self.observe().effects(name, self.observer.clock() + OBSERVED))  # type: ignore[attr-defined]
+        return {row.key: (row.status, row.attempt) for row in reading.effects}
 
     def _verify(self) -> None:
         """Ask the store itself whether all is well."""

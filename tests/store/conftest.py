@@ -19,7 +19,8 @@ from tests.tiers import deep
 # Places that prove little beyond another, with the modules that `make test` runs there; `make deep` runs all of them.
 # `fakeredis` runs the scripts that `valkey` runs, in Python and ten times as slowly. A cluster runs them, too, and adds
 # its routing: what is about several sessions, several nodes or a session's slot. `cluster-async` is the client of
-# `valkey-async` with that routing. A SQLite database in memory has one connection, and statements of a file.
+# `valkey-async` with that routing. `dynamodb-async` waits otherwise for what `dynamodb` sends.
+# A SQLite database in memory has one connection, and statements of a file.
 SOME = {"test_clear", "test_snapshots", "test_turns"}
 ROUTED = {
     "test_erase",
@@ -34,7 +35,19 @@ REPEATING = {
     "fakeredis": SOME,
     "cluster": SOME | ROUTED | {"test_retries"},
     "cluster-async": SOME,
+    "dynamodb-async": SOME | {"test_retries", "test_ttl"},
     "sqlite-memory": SOME | {"test_erase", "test_isolation", "test_sessions", "test_surface", "test_ttl"},
+}
+# Tests that make a thousand changes or more: a stand-in for DynamoDB takes 5 to 30 ms for each.
+LONG = {
+    "test_a_key_is_remembered_as_long_as_its_turn_can_be_reached",
+    "test_a_key_is_remembered_as_long_as_its_turn_is_stored",
+    "test_a_key_is_remembered_for_a_thousand_and_twenty_four_changes",
+    "test_a_key_of_a_change_without_a_turn_is_remembered_however_many_follow",
+    "test_a_key_whose_turn_was_reclaimed_may_write_again",
+    "test_compact_changes_nothing_that_can_be_reached",
+    "test_the_latest_changes_are_remembered_and_older_ones_forgotten",
+    "test_what_was_never_in_the_history_is_not_once_its_change_is_forgotten",
 }
 
 
@@ -51,6 +64,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         assert names, f"there is no place for {metafunc.function.__name__}: {wanted}"
         module = metafunc.module.__name__.rpartition(".")[2]
         cases = [name if module in REPEATING.get(name, {module}) else deep(name) for name in names]
+        if metafunc.function.__name__ in LONG or module == "test_many_edits":
+            cases = [deep(name) if name == "dynamodb" else name for name in cases]
         if all(name in REPEATING for name in names):  # there is no other place for it
             cases = names
         metafunc.parametrize("place", cases, indirect=True)

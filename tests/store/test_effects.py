@@ -297,6 +297,21 @@ def test_a_lost_lease_begins_nothing(store: Any) -> None:
     assert store.get_effects("a") == []
 
 
+def test_an_end_that_names_a_lost_lease_or_an_old_version_is_told_so_and_ends_nothing(store: Any) -> None:
+    in_doubt(store)
+    with store.lease("a") as lease:
+        pass
+    for end in (store.finish_effect, store.fail_effect):
+        with pytest.raises(LeaseLost):
+            end("a", "pay", "x", lease=lease)
+        with pytest.raises(VersionConflict):
+            end("a", "pay", "x", expected_version=0)
+    assert [effect.status for effect in store.get_effects("a")] == ["started"]
+    store.finish_effect("a", "pay", "x")
+    with pytest.raises(LeaseLost):
+        store.finish_effect("a", "pay", "x", lease=lease)
+
+
 def test_the_result_is_kept_of_a_worker_that_lost_its_lease_meanwhile(store: Any, clock: Clock) -> None:
     lease = store.lease("a", seconds=10)
 
@@ -388,6 +403,19 @@ def test_a_beginning_whose_answer_was_lost_is_told_new_all_the_same(
     assert (effect.status, effect.attempt, effect.version) == ("new", 1, 1)
     assert store.begin_effect("a", "pay").status == "started"
     assert store.info("a").version == 1
+
+
+def test_a_beginning_that_landed_and_cannot_be_looked_at_is_unknown(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(*_: object) -> Any:
+        raise everturn.MemoryStoreBackendError("gone", outcome="not_written")
+
+    lose_answers(store, monkeypatch, "change", 1)
+    monkeypatch.setattr(store._operations.backend, "effects", gone)
+    with pytest.raises(everturn.MemoryStoreBackendError) as caught:
+        store.begin_effect("a", "pay")
+    assert caught.value.outcome == "unknown"
 
 
 def test_an_end_whose_answer_was_lost_is_made_once(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,7 +249,7 @@ def test_the_lease_of_a_worker_that_died_expires(store: Any, clock: Clock, monke
 
 def test_a_fold_that_another_did_before_the_lease_asks_no_model(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     say_each(store, "a", *"1234")
-    operations = vars(store._operations).get("_operations", store._operations)  # below those that are observed
+    operations = store._operations
     claim = operations._right_to_ask
 
     @asynccontextmanager

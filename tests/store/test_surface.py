@@ -100,13 +100,14 @@ METHODS = {
     "clear": "(session_id, *, key=None, expected_version=None, lease=None)",
     "clear_all": "()",
     "erase": "(session_id, *, expected_version=None)",
-    "erase_all": "(*, prefix='', changed_before=None, progress=None)",
+    "erase_all": "(*, prefix='', where=None, changed_before=None, progress=None)",
     "health": "()",
     "state": "(session_id, *, at=None, kind=None, before=None, after=None)",
     "info": "(session_id)",
     "changes": "(session_id, limit=100)",
-    "sessions": "(prefix='', *, limit=100, page=None, order=None)",
+    "sessions": "(prefix='', *, where=None, limit=100, page=None, order=None)",
     "find": "(text, *, session_id=None, limit=50)",
+    "set_facts": "(session_id, facts, *, key=None, expected_version=None, lease=None)",
     "set_ttl": "(session_id, seconds, *, key=None, expected_version=None, lease=None)",
     "verify": "(session_id=None)",
     "compact": "(session_id=None, *, drop_undo=False)",
@@ -217,7 +218,7 @@ def test_values_are_frozen() -> None:
 
 def test_every_change_takes_a_key_and_an_expected_version() -> None:
     changes = [name for name, signature in METHODS.items() if "key=None" in signature]
-    assert len(changes) == 16
+    assert len(changes) == 17
     assert all("key=None, expected_version=None" in METHODS[name] for name in changes)
 
 
@@ -225,7 +226,7 @@ def test_every_change_can_name_a_lease() -> None:
     """But a fork, which begins another session, of which nobody holds anything; and an erasure, which ends leases."""
     conditional = [name for name, signature in METHODS.items() if "expected_version=None" in signature]
     changes = [name for name in conditional if name not in ("fork", "erase")]
-    assert len(changes) == 18
+    assert len(changes) == 19
     assert all(METHODS[name].endswith("lease=None)") for name in changes)
 
 

@@ -246,7 +246,7 @@ def test_compact_removes_what_expired(lasting: Place) -> None:
 # --- reaping ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.where(keeps_the_expired=True)
+@pytest.mark.where(keeps_the_expired=True, writers_reap=True)
 def test_writers_reap_what_expired_in_bounded_steps(lasting: Place) -> None:
     store, clock = lasting.open(ttl=10), Clock()
     lasting.set_clock(store, clock)
@@ -266,7 +266,7 @@ def test_writers_reap_what_expired_in_bounded_steps(lasting: Place) -> None:
     assert store.verify().ok
 
 
-@pytest.mark.where(keeps_the_expired=True)
+@pytest.mark.where(keeps_the_expired=True, writers_reap=True)
 def test_a_session_reaped_in_part_does_not_come_back_on_a_clock_set_back(lasting: Place) -> None:
     store, clock = lasting.open(), Clock()
     lasting.set_clock(store, clock)

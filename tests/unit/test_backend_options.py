@@ -27,7 +27,7 @@ def test_a_namespace_that_no_backend_can_keep_is_refused_by_each(url: str, value
 @pytest.mark.parametrize("way", [everturn.open, everturn.open_async])
 def test_every_option_of_our_backends_is_a_typed_keyword(way: Any) -> None:
     """But for libpq's parameters, of which there are many, and which stand in a URL."""
-    backends = [import_module(f"everturn.backends.{name}") for name in ("sqlite", "redis", "postgres")]
+    backends = [import_module(f"everturn.backends.{name}") for name in ("sqlite", "redis", "postgres", "dynamodb")]
     options = {name for backend in backends for name in backend.OPTIONS} - set(postgres._OF_LIBPQ)
     keywords = inspect.signature(way, eval_str=True).parameters
     assert {name for name, each in keywords.items() if each.kind is each.KEYWORD_ONLY} == {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.backends.sqlite.clock import RATE, SLACK, Clock, elapsed
+from everturn.backends._shared.steady_clock import RATE, SLACK, Clock, elapsed
 
 
 class Hands:

@@ -326,6 +326,24 @@ def test_elements_escape_by_construction() -> None:
     assert named("a\x00b") == "a[U+0000]b"
 
 
+def test_a_fold_is_on_the_page_and_its_undo_shows_the_turns_again(client: Client, url: str) -> None:
+    with everturn.open(url) as store:
+        for number in range(4):
+            store.save_context("long", f"Question {number}", f"Answer {number}")
+        store.fold("long", lambda messages, earlier: "They asked two things.", max_messages=4)
+    made = client()
+    page = made.get("/session", params={"id": "long"}).text
+    conversation = re.sub(r"<aside.*", "", page)
+    assert "They asked two things." in conversation
+    assert "written by a fold" in conversation
+    assert "Question 1" not in conversation
+    assert "Question 2" in conversation
+    assert re.search(r'data-version="5".*?fold', page)
+    answer = made.post("/act/undo", data=form_of(page, "undo"), headers=ORIGIN).text
+    assert "Question 1" in re.sub(r"<aside.*", "", answer)
+    assert texts(url, "long")[0] == "Question 0"
+
+
 def test_effects_are_on_the_page_and_a_rollback_shows_those_that_stay(client: Client, url: str) -> None:
     with everturn.open(url) as store:
         store.once(CUSTOMER, "refund <1234>", lambda: "r-1")
@@ -340,3 +358,12 @@ def test_effects_are_on_the_page_and_a_rollback_shows_those_that_stay(client: Cl
     assert "Effects that stay done" in asked
     assert "refund &lt;1234&gt;" in asked
     assert "mail" not in asked
+
+
+def test_facts_are_on_the_page_of_a_session_and_in_the_list(client: Client, url: str) -> None:
+    with everturn.open(url) as store:
+        store.set_facts(CUSTOMER, {"title": "Refund <1234>"})
+    made = client()
+    for page in (made.get("/").text, made.get(f"/session?id={CUSTOMER}").text):
+        assert "title: Refund &lt;1234&gt;" in page
+    assert "facts set: title" in made.get(f"/session?id={CUSTOMER}").text

@@ -6,7 +6,9 @@ life and of its log: if something raises half-way, nothing has changed.
 
 from __future__ import annotations
 
-from everturn.backend import Effect, Plan, State, StoredEffect, UndoStep, contains, path, stamped
+from collections.abc import Mapping
+
+from everturn.backend import Action, Plan, State, StoredEffect, UndoStep, contains, path, stamped
 from everturn.model import MESSAGE, Snapshot
 from everturn_toy.stored import Entry, Life, Log, seqs_of, shown
 
@@ -45,8 +47,11 @@ class LifeReader:
     def effect(self, key: str) -> StoredEffect | None:
         return self._life.effects.get(key)
 
+    def facts(self) -> Mapping[str, str]:
+        return self._life.facts
 
-def write(life: Life, log: Log, effect: Effect, plan: Plan, now: float) -> None:
+
+def write(life: Life, log: Log, action: Action, plan: Plan, now: float) -> None:
     """Write all that was planned, but for the version and the record of the change."""
     version, before = life.version + 1, life.state
     first = life.last_seq + 1
@@ -58,7 +63,7 @@ def write(life: Life, log: Log, effect: Effect, plan: Plan, now: float) -> None:
         log[life.last_seq] = Entry(draft.kind, first, now, draft.checksum, draft.body)
     if plan.undoable:
         hidden = before.messages - plan.state.messages
-        step = UndoStep(version, effect.kind, plan.state.head, hidden, before)
+        step = UndoStep(version, action.kind, plan.state.head, hidden, before)
         life.undo = [*life.undo, step][-UNDO_STEPS:]
     if plan.undone is not None:
         life.undo.pop()
@@ -69,6 +74,8 @@ def write(life: Life, log: Log, effect: Effect, plan: Plan, now: float) -> None:
         life.snapshots[plan.snapshot.snapshot_id] = Snapshot(plan.snapshot.snapshot_id, *facts), plan.state
     if plan.effect is not None:
         life.effects[plan.effect.key] = stamped(plan.effect, version, now)
+    if plan.facts is not None:
+        life.facts = dict(plan.facts)
     if plan.ttl is not None:
         life.ttl = plan.ttl.seconds
     life.dimension = life.dimension or plan.dimension

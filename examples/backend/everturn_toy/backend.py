@@ -33,10 +33,12 @@ from everturn.backend import (
     Status,
     StoredEffect,
     Take,
+    Where,
     change_lease,
     checksum,
     contains,
     decode,
+    has_facts,
     is_fenced_off,
     is_held,
     path,
@@ -66,13 +68,13 @@ class ToyBackend:
 
     def _keep(self, life: Life, log: Log, request: ChangeRequest, seqs: Iterable[int], now: float) -> ChangeOutcome:
         """Record the change, and make the life visible in place of the one before it."""
-        effect = request.effect
+        action = request.action
         life.version += 1
         life.changed_at = now
         life.expires_at = None if life.ttl is None else now + life.ttl
-        snapshot, label = getattr(effect, "snapshot_id", None), getattr(effect, "label", None)
+        snapshot, label = getattr(action, "snapshot_id", None), getattr(action, "label", None)
         named = (request.call, request.key, request.content, snapshot, label)
-        change = Remembered(life.version, effect.kind, tuple(seqs), now, *named, life.state)
+        change = Remembered(life.version, action.kind, tuple(seqs), now, *named, life.state)
         life.changes.append(change)
         name = (self._namespace, life.session_id)
         if name in self._memory.lives:
@@ -96,13 +98,13 @@ class ToyBackend:
                 return _refusal(Status.LEASE_LOST, found)
             life = found.copy() if found else Life(request.session_id, request.life, request.ttl, now)
             log = dict(self._memory.logs.get(life.life, {}))
-            plan = plan_change(found, request.effect, LifeReader(life, log))
+            plan = plan_change(found, request.action, LifeReader(life, log))
             if isinstance(plan, Status):
-                return self._with_effect(_refusal(plan, found), found, request.effect)
+                return self._with_effect(_refusal(plan, found), found, request.action)
             last_seq = life.last_seq
-            write(life, log, request.effect, plan, now)
+            write(life, log, request.action, plan, now)
             outcome = self._keep(life, log, request, range(last_seq + 1, life.last_seq + 1), now)
-            return self._with_effect(outcome, life, request.effect)
+            return self._with_effect(outcome, life, request.action)
 
     async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:
         with self._memory.lock:
@@ -153,6 +155,7 @@ class ToyBackend:
             copied = {seq: log[seq] for seq in sorted([*must, *summaries]) if seq in log}
             life = Life(request.target, birth.life, request.ttl, now, forked_from=request.source)
             life.state, life.last_seq, life.dimension = state, state.head, source.dimension
+            life.facts = source.facts
             life.jumps = [jump for jump in source.jumps if jump[0] <= state.head]
             life.bytes = sum(len(entry.body) for entry in copied.values())
             return self._keep(life, copied, birth, (), now)
@@ -202,12 +205,15 @@ class ToyBackend:
             if change.version == latest[0].version - place  # of older ones, only keys are remembered
         ]
 
-    async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
+    async def sessions(
+        self, prefix: str, limit: int, page: str | None, order: Order, deadline: float, *, where: Where | None = None
+    ) -> Page:
         """List a page. Its token holds the names that were listed so far: long, but no session is missed."""
         listed = [] if page is None else _read_token(page, order)
         with self._memory.lock:
             names = [name for namespace, name in self._memory.lives if namespace == self._namespace]
             found = [life.info for name in names if name.startswith(prefix) and (life := self._live(name))]
+        found = [info for info in found if has_facts(info.facts, where or {})]
         found = sorted((info for info in found if info.session_id not in listed), key=lambda x: x.session_id.encode())
         if order == "recent":
             found.sort(key=lambda info: -info.changed_at)

@@ -58,6 +58,7 @@ class Life:
     undo: list[UndoStep] = field(default_factory=list)
     changes: list[Remembered] = field(default_factory=list)  # oldest first
     effects: dict[str, StoredEffect] = field(default_factory=dict)  # by key
+    facts: dict[str, str] = field(default_factory=dict)  # that set_facts set
 
     def copy(self) -> Life:
         """Copy it for a change: if the change fails, the copy is thrown away."""
@@ -86,6 +87,7 @@ class Life:
             self.ttl,
             self.expires_at,
             self.forked_from,
+            self.facts,
         )
 
     @property

@@ -17,7 +17,7 @@ import everturn as package
 
 # A new command: a function in a module beside this one, and its name here, with `module:function`.
 GROUPS: dict[str, dict[str, str]] = {
-    "Try": {"demo": "demo:demo"},
+    "Try": {"demo": "demo:demo", "init": "init:init"},
     "Look": {
         "sessions": "inspect:sessions",
         "show": "inspect:show",
@@ -100,7 +100,8 @@ class CommandList(TyperGroup):
         lines += [
             "",
             "A URL names a store: memory.db, sqlite:///memory.db, redis://host,",
-            "redis+cluster://host, redis+sentinel://host/service, postgresql://host/db.",
+            "redis+cluster://host, redis+sentinel://host/service, postgresql://host/db,",
+            "dynamodb://table.",
             "everturn COMMAND --help explains a command, with examples.",
             "Completion in your shell: everturn --install-completion.",
         ]

@@ -29,7 +29,11 @@ DIGITS = 19  # of the largest version; int() refuses more than 4,300
 URL = Annotated[str, typer.Argument(metavar="URL", help="The store: sqlite:///memory.db, redis://host, ...")]
 SESSION = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON value per line, for scripts.")]
-READ_ONLY = ("sqlite:", "redis", "postgres")  # the schemes of our backends, which all have that option
+WHERE = Annotated[
+    list[str] | None,
+    typer.Option("--where", metavar="NAME=TEXT", help="Only sessions with this fact; may be given several times."),
+]
+READ_ONLY = ("sqlite:", "redis", "postgres", "dynamodb")  # the schemes of our backends, which all have that option
 TIMEOUT = 30.0  # a person waits longer than a request
 
 
@@ -161,3 +165,14 @@ def seconds_in(text: str, path: str, also: str = "") -> float:
         return float(number) * lengths[unit]
     except (ValueError, KeyError):
         raise InvalidInput(f"is seconds, or 30min, 12h, 7d{also}; not {text!r}", path=path) from None
+
+
+def facts_in(where: list[str] | None) -> dict[str, str]:
+    """Read the values of --where. Raises InvalidInput."""
+    facts: dict[str, str] = {}
+    for each in where or ():
+        name, equals, value = each.partition("=")
+        if not name or not equals or name in facts:
+            raise InvalidInput(f"is a name and a text, as user=42, each name once; not {each!r}", path="--where")
+        facts[name] = value
+    return facts

@@ -6,21 +6,35 @@ It parses and prints. testing/kit/runner.py runs the clauses, testing/report mak
 from __future__ import annotations
 
 import secrets
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
 from everturn.cli.output import clean, console
 
 if TYPE_CHECKING:
+    from everturn.testing.kit.environment import Environment
     from everturn.testing.kit.runner import Chosen
     from everturn.testing.kit.target import Target
     from everturn.testing.results import RunReport
 
 HISTORIES = Path(".everturn")
+
+
+class ReportFiles(NamedTuple):
+    """Files to write the report to, each in its form, in the order in which `_finish` writes them."""
+
+    json: Path | None
+    html: Path | None
+    badge: Path | None
+    summary: Path | None
 
 
 def check(
@@ -41,6 +55,9 @@ def check(
         typer.Option(metavar="ID[@N]", help="Only this clause; with @N, only at point N of its sweep."),
     ] = None,
     layers: Annotated[list[str] | None, typer.Option(metavar="LAYER,...", help="Only these layers.")] = None,
+    contract: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="The version of the contract: 1 or 2; default: the latest.")
+    ] = None,
     use_server: Annotated[
         bool, typer.Option("--use-server", help="Use the server of the URL, in a namespace that is removed.")
     ] = False,
@@ -49,6 +66,15 @@ def check(
     ] = None,
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")] = None,
+    badge: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the JSON of a badge, for shields.io/endpoint.")
+    ] = None,
+    summary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Append the report as Markdown, for $GITHUB_STEP_SUMMARY.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A report of --json: what it has broken is known, not new.")
+    ] = None,
     soak: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="Repeat for so many minutes, with a new seed each time.")
     ] = None,
@@ -72,6 +98,7 @@ def check(
       everturn check sqlite:///memory.db --quick
       everturn check myapp.memory:factory --html report.html
       everturn check myapp.memory:factory --clause append-append@3 --seed 7
+      everturn check myapp.memory:factory --baseline known.json --badge badge.json
       everturn check --judge history.jsonl
     """
     from everturn.testing.history import BadHistory
@@ -79,13 +106,14 @@ def check(
     from everturn.testing.kit.target import TargetError
     from everturn.testing.servers import ServerError
 
+    files = ReportFiles(json=json, html=html, badge=badge, summary=summary)
     try:
         if init:
             _init()
         elif list_clauses or explain:
-            _tell(explain, layers or [])
+            _tell(explain, layers or [], contract)
         elif judge is not None:
-            _finish(_judged(judge), json, html)
+            _finish(_judged(judge), files)
         elif target is None:
             _refuse(
                 "give a TARGET: a store URL, or package.module:factory. everturn check --init writes one to fill in"
@@ -93,15 +121,17 @@ def check(
         else:
             report = _checked(
                 _parsed(target, use_server=use_server),
-                _chosen(clause or [], layers or []),
+                _chosen(clause or [], layers or [], contract),
+                contract=contract,
                 quick=quick,
                 budget=budget,
                 seed=seed,
                 stop_at_first=stop_at_first,
                 ledger=ledger,
+                baseline=baseline,
                 soak=soak,
             )
-            _finish(report, json, html)
+            _finish(report, files)
     except (BadChoice, BadHistory, ServerError, TargetError, FileExistsError) as exc:
         _refuse(str(exc))
 
@@ -118,11 +148,10 @@ def _parsed(target: str, *, use_server: bool) -> Target:
     return parse(target, use_server=use_server)
 
 
-def _chosen(names: list[str], layers: list[str]) -> list[Chosen]:
-    from everturn.testing.contract import CLAUSES
-    from everturn.testing.kit.selection import chosen
+def _chosen(names: list[str], layers: list[str], contract: str | None) -> list[Chosen]:
+    from everturn.testing.kit.selection import chosen, of_version
 
-    return chosen(CLAUSES, names, layers)
+    return chosen(of_version(contract), names, layers)
 
 
 # --- without a run ---------------------------------------------------------------------------------------------------
@@ -136,22 +165,23 @@ def _init() -> None:
     typer.echo("Fill in memory_target.py, then: everturn check memory_target:factory --quick")
 
 
-def _tell(explain: str | None, layers: list[str]) -> None:
-    from everturn.testing.contract import CLAUSES
-    from everturn.testing.kit.selection import chosen, find
+def _tell(explain: str | None, layers: list[str], contract: str | None) -> None:
+    from everturn.testing.kit.selection import chosen, find, of_version
 
+    clauses = of_version(contract)
     screen = console()
     if explain:
-        clause = find(CLAUSES, explain.partition("@")[0])
+        clause = find(clauses, explain.partition("@")[0])
         screen.print(f"{clause.id} ({clause.layer})")
         screen.print(f"  promise   {clause.promise}", soft_wrap=True)
         screen.print(f"  incident  {clause.incident}", soft_wrap=True)
         needs = ", ".join(need.replace("|", " or ") for need in clause.needs)
         screen.print(f"  needs     {needs or 'nothing but storing and reading'}", soft_wrap=True)
+        screen.print(f"  since     contract {clause.since}", soft_wrap=True)
         if clause.hint:
             screen.print(f"  hint      {clause.hint}", soft_wrap=True)
         return
-    for one in chosen(CLAUSES, (), layers):
+    for one in chosen(clauses, (), layers):
         screen.print(f"{one.clause.layer:<12} {one.clause.id:<28} {one.clause.promise}", soft_wrap=True)
 
 
@@ -168,25 +198,33 @@ def _checked(
     target: Target,
     clauses: list[Chosen],
     *,
+    contract: str | None,
     quick: bool,
     budget: float | None,
     seed: int | None,
     stop_at_first: bool,
     ledger: Path | None,
+    baseline: Path | None,
     soak: float | None,
 ) -> RunReport:
     from everturn.testing.kit.environment import Environment
     from everturn.testing.kit.runner import DEFAULT_SECONDS, QUICK_SECONDS, Runner, run_all
-    from everturn.testing.kit.selection import read_ledger
+    from everturn.testing.kit.selection import read_baseline, read_ledger
     from everturn.testing.report import Progress
+    from everturn.testing.results import CONTRACT_VERSION
 
+    version = CONTRACT_VERSION if contract is None else contract
     known = read_ledger(ledger) if ledger is not None else {}
+    before = read_baseline(baseline) if baseline is not None else {}
     seconds = budget if budget is not None else QUICK_SECONDS if quick else DEFAULT_SECONDS
     ends = time.monotonic() + 60 * (soak or 0)
     while True:
-        with Environment(target, seed=secrets.randbelow(10**6) if seed is None else seed, quick=quick) as run:
-            runner = Runner(run, clauses, budget=seconds, known=known, histories=HISTORIES)
-            with Progress(console(), [one.clause.id for one in clauses]) as progress:
+        run = Environment(target, seed=secrets.randbelow(10**6) if seed is None else seed, quick=quick)
+        try:
+            runner = Runner(
+                run, clauses, budget=seconds, known=known, baseline=before, histories=HISTORIES, contract=version
+            )
+            with _terminated_as_interrupted(), Progress(console(), [one.clause.id for one in clauses]) as progress:
                 report = run_all(
                     runner,
                     clauses,
@@ -194,17 +232,53 @@ def _checked(
                     begin=lambda clause: progress.begin(clause.id),
                     end=progress.end,
                 )
+        except BaseException:
+            run.close()
+            raise
+        report = _closed(run, report)
         if report.exit_code or time.monotonic() >= ends:
             return report
         seed = None
 
 
-def _finish(report: RunReport, json: Path | None, html: Path | None) -> NoReturn:
-    from everturn.testing.report import terminal, write_html, write_json
+def _closed(run: Environment, report: RunReport) -> RunReport:
+    """Close the environment. An error of that is one more complaint: what was found is reported even so."""
+    import msgspec
 
+    try:
+        run.close()
+    except Exception as exc:  # noqa: BLE001 - as the docstring says
+        complaint = f"the kit itself failed when it ended its processes and servers: {exc!r}"
+        return msgspec.structs.replace(report, complaints=(*report.complaints, complaint))
+    return report
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM end the run as Ctrl-C does, with a report: a CI system that runs out of time sends it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _finish(report: RunReport, files: ReportFiles) -> NoReturn:
+    """Write the report everywhere. A file that cannot be written takes no other along; its error is raised last."""
+    from everturn.testing.report import append_summary, terminal, write_badge, write_html, write_json
+
+    writers = (write_json, write_html, write_badge, append_summary)
+    error: OSError | None = None
+    for write, path in zip(writers, files, strict=True):
+        try:
+            if path is not None:
+                write(report, path)
+        except OSError as exc:
+            error = exc
     terminal(report, console())
-    if json is not None:
-        write_json(report, json)
-    if html is not None:
-        write_html(report, html)
+    if error is not None:
+        raise error
     raise typer.Exit(report.exit_code)

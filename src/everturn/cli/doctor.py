@@ -26,16 +26,17 @@ def doctor(
     """Check the settings of a store for risks.
 
     SQLite: the library, journal and sync, the file system, the WAL and readers that keep it from shrinking. Redis:
-    persistence, eviction, memory, replicas, version. PostgreSQL: fsync, synchronous_commit, connections, bloat. Each
-    finding has its risk and a fix to paste. With --json also its health: reachable, writable, disk left, WAL, replicas.
-    Exit code 1 if there are findings.
+    persistence, eviction, memory, replicas, version. PostgreSQL: fsync, synchronous_commit, connections, bloat.
+    DynamoDB: billing, point-in-time recovery, TTL attribute, indexes, replicas, permissions. Each finding has its risk
+    and a fix to paste. With --json also its health: reachable, writable, disk left, WAL, replicas. Exit code 1 if there
+    are findings.
 
     \b
     Examples:
       everturn doctor sqlite:///memory.db
       everturn doctor redis://localhost --json | jq .findings
     """
-    quiet: dict[str, Any] = {} if url.startswith("sqlite") or "://" not in url else {"warnings": False}
+    quiet: dict[str, Any] = {"warnings": False} if url.startswith(("redis", "postgres")) else {}
     with opened(url, **quiet) as store:
         health = store.health()
         backend: Any = operations_of(store).backend

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from everturn.cli.arguments import URL, opened, seconds_in, session_in
+from everturn.cli.arguments import URL, WHERE, facts_in, opened, seconds_in, session_in
 from everturn.cli.change import JSON, need_terminal
 from everturn.cli.output import clean, console, print_json
 from everturn.core.numbers import count, lasting, size
@@ -29,35 +29,43 @@ def erase(
     prefix: Annotated[
         str | None, typer.Option("--prefix", metavar="PREFIX", help="Erase all sessions whose id begins with this.")
     ] = None,
+    where: WHERE = None,
     confirm: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The id or prefix again, instead of typing it when asked.")
+        str | None, typer.Option(metavar="NAME", help="The id, prefix or fact again, instead of typing it when asked.")
     ] = None,
     json: JSON = False,
 ) -> None:
     """Delete a session for good, or all of a user, with a receipt.
 
     Deletes entries and snapshots from the storage; this cannot be undone. You are asked to type the session's id,
-    or the prefix. With a prefix that ends in /, sessions that adapters keep beside it go too. If it is interrupted,
-    repeat it. Exit code 1 if a reader or a replica can still see something; the receipt says so.
+    the prefix or the facts. With a prefix that ends in /, sessions that adapters keep beside it go too. If it is
+    interrupted, repeat it. Exit code 1 if a reader or a replica can still see something; the receipt says so.
 
     \b
     Examples:
       everturn erase sqlite:///memory.db customer-42
       everturn erase sqlite:///memory.db customer-42 --confirm customer-42 --json
       everturn erase postgresql://host/db --prefix customer-42/
+      everturn erase postgresql://host/db --where user=customer-42
     """
-    if (session is None) == (prefix is None) or prefix == "":
-        raise InvalidInput("give a session, or --prefix with at least one character", path="SESSION")
-    name = session or prefix or ""
+    if (session is None) == (not prefix and not where) or prefix == "":
+        text = "give a session, or --prefix with at least one character, or --where"
+        raise InvalidInput(text, path="SESSION")
+    facts = facts_in(where)
+    name = session or " ".join([*([prefix] if prefix else []), *(where or ())])
     with opened(url) as store:
-        what = contents(session_in(store, name)) if session is not None else _contents_of(store, name)
+        many = _sessions(store, prefix or "", facts)
+        what = contents(session_in(store, name)) if session is not None else _contents_of(many)
         if confirm is None:
-            need_terminal("--confirm " + ("SESSION" if session is not None else "PREFIX"))
+            need_terminal("--confirm " + ("SESSION" if session is not None else repr(name) if where else "PREFIX"))
             console().print(f"this deletes {name!r} for good: {what}")
             confirm = typer.prompt("type it again to delete it", default="", show_default=False)
         if confirm != name:
             raise InvalidInput(f"is {confirm!r}, not {name!r}; nothing was erased", path="confirm")
-        receipt = store.erase(name) if session is not None else store.erase_all(prefix=name, progress=_progress())
+        if session is not None:
+            receipt = store.erase(session)
+        else:
+            receipt = store.erase_all(prefix=prefix or "", where=facts or None, progress=_progress())
     _print(receipt, f"erased {clean(name)!r}", json=json)
 
 
@@ -67,6 +75,7 @@ def retain(
         str, typer.Option("--older-than", metavar="TIME", help="Time since the latest change: 90d, 12h, 30min.")
     ],
     prefix: PREFIX = "",
+    where: WHERE = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the sessions, and erase nothing.")] = False,
     json: JSON = False,
 ) -> None:
@@ -80,30 +89,31 @@ def retain(
     Examples:
       everturn retain sqlite:///memory.db --older-than 90d --dry-run
       everturn retain postgresql://host/db --older-than 90d --prefix trial-
+      everturn retain postgresql://host/db --older-than 30d --where plan=free
     """
     age = seconds_in(older_than, "--older-than")
-    before = time.time() - age
+    before, facts = time.time() - age, facts_in(where)
     with opened(url, for_reading=dry_run) as store:
         if dry_run:
-            _list((found for found in _sessions(store, prefix) if found.changed_at < before), json=json)
+            _list((found for found in _sessions(store, prefix, facts) if found.changed_at < before), json=json)
             return
-        receipt = store.erase_all(prefix=prefix, changed_before=before, progress=_progress())
+        receipt = store.erase_all(prefix=prefix, where=facts or None, changed_before=before, progress=_progress())
     _print(receipt, f"erased {count(receipt.sessions, 'session')} unchanged for {older_than}", json=json)
 
 
-def _sessions(store: MemoryStore, prefix: str) -> Iterator[SessionInfo]:
+def _sessions(store: MemoryStore, prefix: str, facts: dict[str, str]) -> Iterator[SessionInfo]:
     for each in with_sessions_beside(prefix):
         page: str | None = None
         while True:
-            found = store.sessions(each, limit=PAGE, page=page)
+            found = store.sessions(each, where=facts, limit=PAGE, page=page)
             yield from found.sessions
             if (page := found.next) is None:
                 break
 
 
-def _contents_of(store: MemoryStore, prefix: str) -> str:
+def _contents_of(listed: Iterator[SessionInfo]) -> str:
     sessions = messages = total = 0
-    for found in _sessions(store, prefix):
+    for found in listed:
         sessions, messages, total = sessions + 1, messages + found.messages, total + found.bytes
     return f"{count(sessions, 'session')}, {count(messages, 'message')}, {size(total)}"
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import Annotated
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Annotated, Literal
 
 import msgspec
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from everturn.cli.arguments import JSON, SESSION, URL, opened, point_in, session_in
+from everturn.cli.arguments import JSON, SESSION, URL, WHERE, facts_in, opened, point_in, session_in
 from everturn.cli.effects import effects_of, line_of
 from everturn.cli.entries import as_json, entry_lines
+from everturn.cli.entry_windows import forward, latest, look
 from everturn.cli.output import clean, console, print_json, print_paged
 from everturn.core.numbers import count, lasting, size
 from everturn.errors import SessionNotFound
-from everturn.model import Change, ChatMessage, Effect, Entry, SessionInfo
+from everturn.model import Change, Effect, Entry, SessionInfo, Snapshot
 from everturn.store.sync import MemoryStore
-from everturn.ui.descriptions import change_in_words, expiry
+from everturn.ui.descriptions import change_in_words, expiry, facts_in_words
 from everturn.ui.times import at_time
 
 AT = Annotated[str | None, typer.Option("--at", metavar="POINT", help="A version, or a snapshot's id or label.")]
@@ -32,6 +34,7 @@ def sessions(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The number of sessions to list.")] = 50,
     page: Annotated[str | None, typer.Option(help="The page to list, as printed below the last one.")] = None,
     recent: Annotated[bool, typer.Option("--recent", "-r", help="Order by latest change, newest first.")] = False,
+    where: WHERE = None,
     json: JSON = False,
 ) -> None:
     """List sessions, by id or by latest change.
@@ -43,14 +46,17 @@ def sessions(
     Examples:
       everturn sessions sqlite:///memory.db
       everturn sessions sqlite:///memory.db customer- --recent -n 10
+      everturn sessions sqlite:///memory.db --where user=customer-42
       everturn sessions redis://localhost --json | jq -r .session_id
     """
     with opened(url, for_reading=True) as store:
-        found = store.sessions(prefix, limit=limit, page=page, order="recent" if recent else None)
+        facts = facts_in(where)
+        found = store.sessions(prefix, where=facts, limit=limit, page=page, order="recent" if recent else None)
     if json:
         print_json(found.sessions)
     elif not found.sessions:
-        console().print("no sessions" + (f" that begin with {prefix!r}" if prefix else ""))
+        told = f" that begin with {prefix!r}" if prefix else ""
+        console().print(f"no sessions{told}" + (f" with {' '.join(where)}" if where else ""))
     else:
         console().print(_table(found.sessions))
     if found.next is not None:
@@ -64,6 +70,9 @@ def _table(listed: tuple[SessionInfo, ...]) -> Table:
         table.add_column(name, justify="right")
     table.add_column("changed")
     table.add_column("expires")
+    has_facts = any(session.facts for session in listed)
+    if has_facts:
+        table.add_column("facts", overflow="fold")
     for session in listed:
         table.add_row(
             Text(clean(session.session_id)),
@@ -73,6 +82,7 @@ def _table(listed: tuple[SessionInfo, ...]) -> Table:
             size(session.bytes),
             f"{lasting(time.time() - session.changed_at)} ago",
             expiry(session),
+            *([Text(clean(facts_in_words(session)))] if has_facts else []),
         )
     return table
 
@@ -103,24 +113,29 @@ def show(
         facts = session_in(store, session)
         point = point_in(store, session, at)
         done = effects_of(store, session) if point is None and not json else []
-        shown: Sequence[Entry]
-        if skip_corrupt:
-            shown = store.get_history(session, at=point, on_corrupt="skip")
+        moment = facts.version if point is None else point  # all windows are of one state
+        reading = look(store, session, moment)
+
+        def read(after: int, before: int) -> Sequence[Entry]:
+            if skip_corrupt:
+                return store.get_history(session, at=moment, after=after, before=before, on_corrupt="skip")
+            return store.state(session, at=moment, after=after, before=before).entries
+
+        if limit is None:
+            entries: Iterable[Entry] = chain.from_iterable(forward(read, reading))
         else:
-            shown = store.state(session, at=point).entries
-    entries = shown if limit is None else shown[-limit:]
-    if json:
-        print_json(map(as_json, entries))
-        return
-    if point is not None:
-        version = point if isinstance(point, int) else point.version
-        messages = sum(isinstance(entry, ChatMessage) for entry in shown)
-        facts = msgspec.structs.replace(facts, version=version, messages=messages)
-    print_paged(_conversation(facts, entries, len(shown), at, console().width, done))
+            entries = latest(read, reading, limit)
+        if json:
+            print_json(map(as_json, entries))
+            return
+        if point is not None:
+            version = point if isinstance(point, int) else point.version
+            facts = msgspec.structs.replace(facts, version=version, messages=reading.state.messages)
+        print_paged(_conversation(facts, entries, limit, at, console().width, done))
 
 
 def _conversation(
-    facts: SessionInfo, entries: Sequence[Entry], total: int, at: str | None, width: int, done: Sequence[Effect]
+    facts: SessionInfo, entries: Iterable[Entry], limit: int | None, at: str | None, width: int, done: Sequence[Effect]
 ) -> Iterator[Text]:
     words = [f"version {facts.version:,}", count(facts.messages, "message")]
     if at is None:
@@ -131,12 +146,16 @@ def _conversation(
         words.append(f"forked from {clean(facts.forked_from)}")
     title = Text(clean(facts.session_id), style="bold").append(f"   {', '.join(words)}", "dim")
     yield title if at is None else title.append(f"   as it was at {clean(at)}", "bold yellow")
-    if len(entries) < total:
-        yield Text(f"... {count(total - len(entries), 'earlier entry', 'earlier entries')}", style="dim")
-    if not entries:
-        yield Text("(empty)", style="dim")
+    if facts.facts:
+        yield Text(clean(facts_in_words(facts)), style="dim")
+    if limit is not None and facts.messages > limit:
+        yield Text(f"... earlier entries; these are the latest {limit:,}", style="dim")
+    is_empty = True
     for entry in entries:
+        is_empty = False
         yield from entry_lines(entry, width)
+    if is_empty:
+        yield Text("(empty)", style="dim")
     if done:
         yield Text(f"{count(len(done), 'effect')}, which no rollback takes back:", style="dim")
     yield from map(line_of, done)
@@ -187,22 +206,51 @@ def diff(
       everturn diff sqlite:///memory.db customer-42 12 15
     """
     with opened(url, for_reading=True) as store:
-        session_in(store, session)
-        found = store.diff(session, point_in(store, session, a), point_in(store, session, b))
-    marked = [("-", entry) for entry in found.removed] + [("+", entry) for entry in found.added]
-    changed = sorted(marked, key=lambda line: line[1].seq or 0)
-    if json:
-        print_json({"change": {"-": "removed", "+": "added"}[mark]} | as_json(entry) for mark, entry in changed)
-    elif not changed:
-        console().print("no difference")
-    else:
-        width = console().width
-        print_paged(
-            line
-            for mark, entry in changed
-            for line in entry_lines(entry, width, mark=mark, style="red" if mark == "-" else "green")
+        now = session_in(store, session).version
+        points = [
+            now if point is None else point for point in (point_in(store, session, a), point_in(store, session, b))
+        ]
+        changed = _differences(store, session, points)
+        first = next(changed, None)
+        if first is None:
+            if not json:
+                console().print("no difference")
+            return
+        marked = chain([first], changed)
+        if json:
+            print_json({"change": {"-": "removed", "+": "added"}[mark]} | as_json(entry) for mark, entry in marked)
+        else:
+            width = console().width
+            print_paged(
+                line
+                for mark, entry in marked
+                for line in entry_lines(entry, width, mark=mark, style="red" if mark == "-" else "green")
+            )
+    raise typer.Exit(1)
+
+
+def _differences(
+    store: MemoryStore, session_id: str, points: Sequence[Snapshot | int]
+) -> Iterator[tuple[Literal["-", "+"], Entry]]:
+    """Yield entries that only the second state shows (+) and those that only the first shows (-), by seq."""
+    readings = [look(store, session_id, point) for point in points]
+    last = max(reading.state.head for reading in readings)
+    low = min(readings, key=lambda reading: reading.state.cleared)
+    found: list[tuple[Literal["-", "+"], Entry]] = []
+
+    def read(after: int, before: int) -> Sequence[Entry]:
+        one, other = (
+            {entry.seq: entry for entry in store.state(session_id, at=point, after=after, before=before).entries}
+            for point in points
         )
-    raise typer.Exit(1 if changed else 0)
+        found.extend(("-", entry) for seq, entry in one.items() if seq not in other)
+        found.extend(("+", entry) for seq, entry in other.items() if seq not in one)
+        return [*one.values(), *other.values()]
+
+    for _ in forward(read, low, last):
+        found.sort(key=lambda line: line[1].seq or 0)
+        yield from found
+        found.clear()
 
 
 def tail(

@@ -7,6 +7,8 @@ requests.py         the requests that a store sends to a backend, and their outc
 plan_change.py      the rules of every change, and what it writes; the reference for all backends
 paths.py            the entries that a state shows, as ranges of seqs
 branches.py         questions about paths, answered without walking them
+effects.py          effects: requests, and the row of one
+facts.py            facts that sessions are found by
 tool_calls.py       calls and their results: ids, orphans, pairs
 healing.py          a prompt that models accept, out of any history
 trimming.py         which of the newest turns a trim keeps

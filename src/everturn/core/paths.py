@@ -57,7 +57,7 @@ def clip(ranges: Iterable[Range], low: int, high: int) -> list[Range]:
 
 def size(ranges: Iterable[Range]) -> int:
     """Count the seqs in the ranges."""
-    return sum(last - first + 1 for first, last in ranges)
+    return sum([last - first + 1 for first, last in ranges])
 
 
 def contains(ranges: Iterable[Range], seq: int) -> bool:

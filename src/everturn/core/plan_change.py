@@ -7,19 +7,20 @@ asks a Reader for the little it needs of the log, within the transaction of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
 
 from everturn.core.codec import Draft
 from everturn.core.effects import FAILED, STARTED, BeginEffect, EndEffect, StoredEffect, begun, ended
+from everturn.core.facts import MOST_FACTS, SetFacts, merged
 from everturn.core.paths import State
 from everturn.core.requests import (
+    Action,
     Append,
     Clear,
     DeleteSnapshot,
-    Effect,
     Fold,
     Rollback,
     SetTTL,
@@ -80,6 +81,9 @@ class Reader(Protocol):
     def effect(self, key: str) -> StoredEffect | None:
         """Return the row of an effect of this life; None if it was never begun."""
 
+    def facts(self) -> Mapping[str, str]:
+        """Return the facts of this life that set_facts set."""
+
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
     """Everything that a change will write."""
@@ -94,43 +98,44 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     deleted: str | None = None
     ttl: SetTTL | None = None
     effect: StoredEffect | None = None  # the row to write, once it is stamped
+    facts: Mapping[str, str] | None = None  # all that the session has from now on; None: as before
 
 
-def plan_change(session: SessionFacts | None, effect: Effect, reader: Reader) -> Plan | Status:
-    """Plan an effect on a session (None: there is none yet). Returns a Status if it is refused or does nothing.
+def plan_change(session: SessionFacts | None, action: Action, reader: Reader) -> Plan | Status:
+    """Plan an action on a session (None: there is none yet). Returns a Status if it is refused or does nothing.
 
     The backend has already looked for an earlier attempt of the call, then compared the expected version, then looked
     whether a lease that the change names is in force (leases.is_fenced_off), in this order: a retry of a change that
     was applied is told so, also if its worker has lost its lease since.
     """
-    return _PLANNERS[type(effect)](session, effect, reader)
+    return _PLANNERS[type(action)](session, action, reader)
 
 
-def _append(session: SessionFacts | None, effect: Append, reader: Reader) -> Plan | Status:
+def _append(session: SessionFacts | None, action: Append, reader: Reader) -> Plan | Status:
     state, last_seq, dimension = State(), 0, None
     if session is not None:
         state, last_seq, dimension = session.state, session.last_seq, session.dimension
-    if None not in (dimension, effect.dimension) and dimension != effect.dimension:
+    if None not in (dimension, action.dimension) and dimension != action.dimension:
         return Status.DIMENSION
-    if effect.after is not None and effect.after != state.head:
-        if session is None or (effect.after != 0 and not reader.is_on_path(effect.after)):
+    if action.after is not None and action.after != state.head:
+        if session is None or (action.after != 0 and not reader.is_on_path(action.after)):
             return Status.NOT_ON_PATH
-        state = _moved_back(state, effect.after, reader)
-    elif not effect.drafts:
+        state = _moved_back(state, action.after, reader)
+    elif not action.drafts:
         return Status.UNCHANGED
-    count = len(effect.drafts)
+    count = len(action.drafts)
     return Plan(
         State(
             last_seq + count if count else state.head,
             state.cleared,
             state.floor,
             state.kept,
-            state.messages + effect.messages,
+            state.messages + action.messages,
         ),
-        effect.drafts,
+        action.drafts,
         state.head if count and state.head != last_seq else None,
-        effect.dimension,
-        effect.after is not None,
+        action.dimension,
+        action.after is not None,
     )
 
 
@@ -143,42 +148,42 @@ def _moved_back(state: State, after: int, reader: Reader) -> State:
     return State(after, min(after, state.cleared), min(after, state.floor), kept, messages)
 
 
-def _trim(session: SessionFacts | None, effect: Trim, reader: Reader) -> Plan | Status:
-    if session is None or effect.floor is None:
+def _trim(session: SessionFacts | None, action: Trim, reader: Reader) -> Plan | Status:
+    if session is None or action.floor is None:
         return Status.UNCHANGED
-    if _has_moved(session, effect, reader):
+    if _has_moved(session, action, reader):
         return Status.MOVED
     state = session.state
-    trimmed = State(state.head, state.cleared, effect.floor, effect.kept, state.messages - effect.hidden)
+    trimmed = State(state.head, state.cleared, action.floor, action.kept, state.messages - action.hidden)
     return Plan(trimmed, undoable=True)
 
 
-def _has_moved(session: SessionFacts, effect: Trim | Fold, reader: Reader) -> bool:
+def _has_moved(session: SessionFacts, action: Trim | Fold, reader: Reader) -> bool:
     """Whether the entries that the plan would hide are no longer in view as they were seen. Appends do no harm."""
-    state, seen = session.state, effect.seen
-    if session.life != effect.life:
+    state, seen = session.state, action.seen
+    if session.life != action.life:
         return True
     if (state.cleared, state.floor, state.kept) != (seen.cleared, seen.floor, seen.kept):
         return True
     return state.head != seen.head and not reader.is_on_path(seen.head)
 
 
-def _fold(session: SessionFacts | None, effect: Fold, reader: Reader) -> Plan | Status:
-    if session is None or _has_moved(session, effect, reader):
+def _fold(session: SessionFacts | None, action: Fold, reader: Reader) -> Plan | Status:
+    if session is None or _has_moved(session, action, reader):
         return Status.MOVED
-    if None not in (session.dimension, effect.dimension) and session.dimension != effect.dimension:
+    if None not in (session.dimension, action.dimension) and session.dimension != action.dimension:
         return Status.DIMENSION
     state, last_seq = session.state, session.last_seq
     return Plan(
-        State(last_seq + 1, state.cleared, effect.floor, effect.kept, state.messages - effect.hidden),
-        effect.drafts,
+        State(last_seq + 1, state.cleared, action.floor, action.kept, state.messages - action.hidden),
+        action.drafts,
         state.head if state.head != last_seq else None,
-        effect.dimension,
+        action.dimension,
         undoable=True,
     )
 
 
-def _clear(session: SessionFacts | None, _effect: Clear, reader: Reader) -> Plan | Status:
+def _clear(session: SessionFacts | None, _action: Clear, reader: Reader) -> Plan | Status:
     if session is None:
         return Status.UNCHANGED
     state = session.state
@@ -187,31 +192,31 @@ def _clear(session: SessionFacts | None, _effect: Clear, reader: Reader) -> Plan
     return Plan(State(state.head, cleared=state.head, floor=state.head), undoable=True)
 
 
-def _take_snapshot(session: SessionFacts | None, effect: TakeSnapshot, _reader: Reader) -> Plan | Status:
-    return Plan(session.state if session else State(), snapshot=effect)
+def _take_snapshot(session: SessionFacts | None, action: TakeSnapshot, _reader: Reader) -> Plan | Status:
+    return Plan(session.state if session else State(), snapshot=action)
 
 
-def _delete_snapshot(session: SessionFacts | None, effect: DeleteSnapshot, reader: Reader) -> Plan | Status:
+def _delete_snapshot(session: SessionFacts | None, action: DeleteSnapshot, reader: Reader) -> Plan | Status:
     if session is None:
         return Status.NO_SESSION
-    if reader.snapshot(effect.snapshot_id) is None:
+    if reader.snapshot(action.snapshot_id) is None:
         return Status.NO_SNAPSHOT
-    return Plan(session.state, deleted=effect.snapshot_id)
+    return Plan(session.state, deleted=action.snapshot_id)
 
 
-def _rollback(session: SessionFacts | None, effect: Rollback, reader: Reader) -> Plan | Status:
+def _rollback(session: SessionFacts | None, action: Rollback, reader: Reader) -> Plan | Status:
     if session is None:
         return Status.NO_SESSION
-    if effect.snapshot_id is not None:
-        state, absent = reader.snapshot(effect.snapshot_id), Status.NO_SNAPSHOT
+    if action.snapshot_id is not None:
+        state, absent = reader.snapshot(action.snapshot_id), Status.NO_SNAPSHOT
     else:
-        state, absent = reader.state_after(effect.version or 0), Status.NO_VERSION
+        state, absent = reader.state_after(action.version or 0), Status.NO_VERSION
     if state is None:
         return absent
     return Status.UNCHANGED if state == session.state else Plan(state, undoable=True)
 
 
-def _undo(session: SessionFacts | None, effect: Undo, reader: Reader) -> Plan | Status:
+def _undo(session: SessionFacts | None, action: Undo, reader: Reader) -> Plan | Status:
     if session is None:
         return Status.NO_SESSION
     step = reader.last_undo_step()
@@ -223,13 +228,23 @@ def _undo(session: SessionFacts | None, effect: Undo, reader: Reader) -> Plan | 
         # still on the path, and in view only while the messages that it stands for are hidden: prompts.is_in_view.)
         shown = State(now.head, before.cleared, before.floor, before.kept, now.messages + step.hidden)
         return Plan(shown, undone=step)
-    if now.head != step.moved_to and not effect.drop_turns:
+    if now.head != step.moved_to and not action.drop_turns:
         return Status.FOLLOWED
     return Plan(before, undone=step)
 
 
-def _set_ttl(session: SessionFacts | None, effect: SetTTL, _reader: Reader) -> Plan | Status:
-    return Status.NO_SESSION if session is None else Plan(session.state, ttl=effect)
+def _set_ttl(session: SessionFacts | None, action: SetTTL, _reader: Reader) -> Plan | Status:
+    return Status.NO_SESSION if session is None else Plan(session.state, ttl=action)
+
+
+def _set_facts(session: SessionFacts | None, action: SetFacts, reader: Reader) -> Plan | Status:
+    before = reader.facts() if session is not None else {}
+    after = merged(before, action)
+    if after == before:
+        return Status.UNCHANGED
+    if len(after) > MOST_FACTS:
+        return Status.TOO_MANY_FACTS
+    return Plan(session.state if session else State(), facts=after)
 
 
 def _begin_effect(session: SessionFacts | None, action: BeginEffect, reader: Reader) -> Plan | Status:
@@ -254,7 +269,7 @@ def _end_effect(session: SessionFacts | None, action: EndEffect, reader: Reader)
     return Plan(session.state, effect=ended(action, before))
 
 
-_PLANNERS: dict[type[Effect], Callable[..., Plan | Status]] = {
+_PLANNERS: dict[type[Action], Callable[..., Plan | Status]] = {
     Append: _append,
     Trim: _trim,
     Fold: _fold,
@@ -264,6 +279,7 @@ _PLANNERS: dict[type[Effect], Callable[..., Plan | Status]] = {
     Rollback: _rollback,
     Undo: _undo,
     SetTTL: _set_ttl,
+    SetFacts: _set_facts,
     BeginEffect: _begin_effect,
     EndEffect: _end_effect,
 }

@@ -1,6 +1,6 @@
 """Requests and outcomes that the store and a backend exchange: changes, reads, forks, erasures. Values, no IO.
 
-An effect (Append, Clear, Undo, ...) says how a change alters a session. A ChangeRequest carries one effect and all that
+An action (Append, Clear, Undo, ...) says how a change alters a session. A ChangeRequest carries one action and all that
 is needed to apply it once. A backend answers with a Status: exceptions are for faults only.
 """
 
@@ -14,6 +14,7 @@ import msgspec
 
 from everturn.core.codec import Draft, EntryRow
 from everturn.core.effects import BeginEffect, EndEffect, StoredEffect
+from everturn.core.facts import SetFacts
 from everturn.core.paths import State
 from everturn.model import ErasureReceipt, SessionInfo, Snapshot
 
@@ -138,7 +139,7 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
     kind: ClassVar[str] = "fork"
 
 
-Effect: TypeAlias = (
+Action: TypeAlias = (
     Append
     | Trim
     | Fold
@@ -148,6 +149,7 @@ Effect: TypeAlias = (
     | Rollback
     | Undo
     | SetTTL
+    | SetFacts
     | BeginEffect
     | EndEffect
     | Fork
@@ -170,7 +172,7 @@ class ChangeRequest(msgspec.Struct, frozen=True, gc=False):
     """
 
     session_id: str
-    effect: Effect
+    action: Action
     call: bytes
     ttl: float | None
     key: bytes | None = None
@@ -209,6 +211,7 @@ class Status(Enum):
     LEASE_LOST = "lease_lost"  # another has had it, its time is over, or its life is
     NO_EFFECT = "no_effect"  # it was never begun in this life
     EFFECT_ENDED = "effect_ended"  # before; with its row
+    TOO_MANY_FACTS = "too_many_facts"  # it would have more than MOST_FACTS
     EFFECT_REPEATED = "effect_repeated"  # another attempt than the one named is started; with its row
 
 

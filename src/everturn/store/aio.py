@@ -40,7 +40,7 @@ from everturn.store.effects import Result
 from everturn.store.fold import Embed, Summarize
 from everturn.store.lease_holder import LeaseHolder
 from everturn.store.leases import AsyncLease
-from everturn.store.observed import observe
+from everturn.store.observed import observed
 from everturn.store.operations import Operations, Settings
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class AsyncMemoryStore:
     def __init__(self, backend: Backend, settings: Settings) -> None:
         from asyncio import get_running_loop
 
-        self._operations = observe(Operations(backend, settings, AsyncRuntime()))
+        self._operations = Operations(backend, settings, AsyncRuntime())
         self._running_loop: Callable[[], AbstractEventLoop] = get_running_loop
         self._loop = get_running_loop()
 
@@ -133,8 +133,8 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.add_messages(
-            session_id, messages, key=key, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.add_messages(session_id, messages, key=key, expected_version=expected_version, lease=lease)
         )
 
     async def append(
@@ -170,8 +170,8 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.append(
-            session_id, entries, key=key, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.append(session_id, entries, key=key, expected_version=expected_version, lease=lease)
         )
 
     async def replace(
@@ -211,8 +211,10 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.replace(
-            session_id, entries, after=after, key=key, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.replace(
+                session_id, entries, after=after, key=key, expected_version=expected_version, lease=lease
+            )
         )
 
     async def save_context(
@@ -248,8 +250,10 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.save_context(
-            session_id, human, ai, key=key, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.save_context(
+                session_id, human, ai, key=key, expected_version=expected_version, lease=lease
+            )
         )
 
     async def load_memory(self, session_id: str) -> list[dict[str, str]]:
@@ -266,7 +270,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.load_memory(session_id)
+        return await observed(self._operations.load_memory(session_id))
 
     async def get_history(
         self,
@@ -310,8 +314,10 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.get_history(
-            session_id, limit=limit, before=before, after=after, at=at, heal=heal, on_corrupt=on_corrupt
+        return await observed(
+            self._operations.get_history(
+                session_id, limit=limit, before=before, after=after, at=at, heal=heal, on_corrupt=on_corrupt
+            )
         )
 
     # --- tool calls and summaries ------------------------------------------------------------------------------------
@@ -361,14 +367,16 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed.
         """
         self._refuse_other_loops()
-        return await self._operations.get_context(
-            session_id,
-            max_tokens=max_tokens,
-            count_tokens=count_tokens,
-            max_messages=max_messages,
-            max_bytes=max_bytes,
-            at=at,
-            heal=heal,
+        return await observed(
+            self._operations.get_context(
+                session_id,
+                max_tokens=max_tokens,
+                count_tokens=count_tokens,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                at=at,
+                heal=heal,
+            )
         )
 
     async def get_turn(self, session_id: str, key: str) -> Turn | None:
@@ -392,7 +400,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed.
         """
         self._refuse_other_loops()
-        return await self._operations.get_turn(session_id, key)
+        return await observed(self._operations.get_turn(session_id, key))
 
     async def add_tool_call(
         self,
@@ -425,8 +433,10 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.add_tool_call(
-            session_id, tool_call, key=key, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.add_tool_call(
+                session_id, tool_call, key=key, expected_version=expected_version, lease=lease
+            )
         )
 
     async def get_tool_calls(self, session_id: str) -> list[ToolCall]:
@@ -443,7 +453,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.get_tool_calls(session_id)
+        return await observed(self._operations.get_tool_calls(session_id))
 
     async def add_summary(
         self,
@@ -478,8 +488,8 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.add_summary(
-            session_id, summary, key=key, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.add_summary(session_id, summary, key=key, expected_version=expected_version, lease=lease)
         )
 
     async def get_summaries(self, session_id: str) -> list[Summary]:
@@ -496,7 +506,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.get_summaries(session_id)
+        return await observed(self._operations.get_summaries(session_id))
 
     async def search_summaries(self, session_id: str, embedding: Collection[float], *, k: int = 5) -> list[Hit]:
         """Return the summaries of this session that are most like an embedding, best first.
@@ -517,7 +527,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.search_summaries(session_id, embedding, k=k)
+        return await observed(self._operations.search_summaries(session_id, embedding, k=k))
 
     # --- snapshots and the head --------------------------------------------------------------------------------------
 
@@ -560,8 +570,8 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.save_snapshot(
-            session_id, label, key=key, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.save_snapshot(session_id, label, key=key, expected_version=expected_version, lease=lease)
         )
 
     async def list_snapshots(self, session_id: str) -> list[Snapshot]:
@@ -577,7 +587,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.list_snapshots(session_id)
+        return await observed(self._operations.list_snapshots(session_id))
 
     async def delete_snapshot(
         self,
@@ -611,8 +621,10 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.delete_snapshot(
-            session_id, snapshot, key=key, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.delete_snapshot(
+                session_id, snapshot, key=key, expected_version=expected_version, lease=lease
+            )
         )
 
     async def rollback_to_snapshot(
@@ -655,8 +667,10 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.rollback_to_snapshot(
-            session_id, snapshot, key=key, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.rollback_to_snapshot(
+                session_id, snapshot, key=key, expected_version=expected_version, lease=lease
+            )
         )
 
     async def rollback(
@@ -701,7 +715,9 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.rollback(session_id, to, key=key, expected_version=expected_version, lease=lease)
+        return await observed(
+            self._operations.rollback(session_id, to, key=key, expected_version=expected_version, lease=lease)
+        )
 
     async def undo(
         self,
@@ -736,7 +752,9 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.undo(session_id, key=key, expected_version=expected_version, lease=lease)
+        return await observed(
+            self._operations.undo(session_id, key=key, expected_version=expected_version, lease=lease)
+        )
 
     # --- leases and effects ------------------------------------------------------------------------------------------
 
@@ -816,8 +834,10 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.begin_effect(
-            session_id, key, request, repeats=repeats, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.begin_effect(
+                session_id, key, request, repeats=repeats, expected_version=expected_version, lease=lease
+            )
         )
 
     async def finish_effect(
@@ -855,8 +875,10 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.finish_effect(
-            session_id, key, result, attempt=attempt, note=note, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.finish_effect(
+                session_id, key, result, attempt=attempt, note=note, expected_version=expected_version, lease=lease
+            )
         )
 
     async def fail_effect(
@@ -894,8 +916,10 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.fail_effect(
-            session_id, key, error, attempt=attempt, note=note, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.fail_effect(
+                session_id, key, error, attempt=attempt, note=note, expected_version=expected_version, lease=lease
+            )
         )
 
     async def get_effects(self, session_id: str) -> list[Effect]:
@@ -912,7 +936,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.get_effects(session_id)
+        return await observed(self._operations.get_effects(session_id))
 
     async def once(
         self,
@@ -957,8 +981,10 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.once(
-            session_id, key, do, request=request, repeat_in_doubt=repeat_in_doubt, failures=failures, lease=lease
+        return await observed(
+            self._operations.once(
+                session_id, key, do, request=request, repeat_in_doubt=repeat_in_doubt, failures=failures, lease=lease
+            )
         )
 
     async def diff(
@@ -984,7 +1010,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.diff(session_id, a, b)
+        return await observed(self._operations.diff(session_id, a, b))
 
     async def fork(
         self,
@@ -1021,8 +1047,8 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.fork(
-            session_id, new_session_id, at=at, key=key, expected_version=expected_version
+        return await observed(
+            self._operations.fork(session_id, new_session_id, at=at, key=key, expected_version=expected_version)
         )
 
     # --- shortening and removing -------------------------------------------------------------------------------------
@@ -1074,15 +1100,17 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.trim(
-            session_id,
-            max_messages=max_messages,
-            max_tokens=max_tokens,
-            count_tokens=count_tokens,
-            keep_system=keep_system,
-            key=key,
-            expected_version=expected_version,
-            lease=lease,
+        return await observed(
+            self._operations.trim(
+                session_id,
+                max_messages=max_messages,
+                max_tokens=max_tokens,
+                count_tokens=count_tokens,
+                keep_system=keep_system,
+                key=key,
+                expected_version=expected_version,
+                lease=lease,
+            )
         )
 
     async def fold(
@@ -1140,16 +1168,18 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.fold(
-            session_id,
-            summarize,
-            max_tokens=max_tokens,
-            count_tokens=count_tokens,
-            max_messages=max_messages,
-            embed=embed,
-            key=key,
-            expected_version=expected_version,
-            lease=lease,
+        return await observed(
+            self._operations.fold(
+                session_id,
+                summarize,
+                max_tokens=max_tokens,
+                count_tokens=count_tokens,
+                max_messages=max_messages,
+                embed=embed,
+                key=key,
+                expected_version=expected_version,
+                lease=lease,
+            )
         )
 
     async def clear(
@@ -1182,7 +1212,9 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.clear(session_id, key=key, expected_version=expected_version, lease=lease)
+        return await observed(
+            self._operations.clear(session_id, key=key, expected_version=expected_version, lease=lease)
+        )
 
     async def clear_all(self) -> int:
         """Clear every session, one after the other: each atomically, and each can be undone.
@@ -1194,7 +1226,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.clear_all()
+        return await observed(self._operations.clear_all())
 
     async def erase(
         self, session_id: str, *, expected_version: int | Receipt | SessionState | Context | None = None
@@ -1224,12 +1256,13 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.erase(session_id, expected_version=expected_version)
+        return await observed(self._operations.erase(session_id, expected_version=expected_version))
 
     async def erase_all(
         self,
         *,
         prefix: str = "",
+        where: Mapping[str, str] | None = None,
         changed_before: float | datetime | None = None,
         progress: Callable[[ErasureReceipt], object] | None = None,
     ) -> ErasureReceipt:
@@ -1242,11 +1275,13 @@ class AsyncMemoryStore:
         from datetime import UTC, datetime, timedelta
 
         await store.erase_all(prefix="customer-42/")
+        await store.erase_all(where={"user": "customer-42"})
         await store.erase_all(changed_before=datetime.now(UTC) - timedelta(days=90))
         ```
 
         Args:
             prefix: Only sessions whose id begins with this.
+            where: Only sessions with all these facts (`set_facts`), also if they are changed while this runs.
             changed_before: Only sessions whose latest change was before this moment: a datetime, or seconds since 1970.
                 A session that is changed while this runs is left alone.
             progress: Called after each session with the receipt so far.
@@ -1255,12 +1290,14 @@ class AsyncMemoryStore:
             One receipt for all: `sessions` says how many, `session_id` is the prefix.
 
         Raises:
-            InvalidInput: Neither a prefix nor `changed_before` is given: that would erase everything.
-            Unsupported: The backend cannot compare the version while it erases, which `changed_before` needs.
+            InvalidInput: Neither a prefix nor facts nor `changed_before` are given: that would erase everything.
+            Unsupported: The backend cannot compare the version while it erases: `changed_before` and `where` need that.
             MemoryStoreBackendError: The backend failed. Sessions that were erased before stay erased.
         """
         self._refuse_other_loops()
-        return await self._operations.erase_all(prefix=prefix, changed_before=changed_before, progress=progress)
+        return await observed(
+            self._operations.erase_all(prefix=prefix, where=where, changed_before=changed_before, progress=progress)
+        )
 
     # --- facts -------------------------------------------------------------------------------------------------------
 
@@ -1294,7 +1331,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.state(session_id, at=at, kind=kind, before=before, after=after)
+        return await observed(self._operations.state(session_id, at=at, kind=kind, before=before, after=after))
 
     async def info(self, session_id: str) -> SessionInfo:
         """Return facts about a session: version, counts, sizes, times. Costs the same at any length.
@@ -1310,7 +1347,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.info(session_id)
+        return await observed(self._operations.info(session_id))
 
     async def changes(self, session_id: str, limit: int = 100) -> list[Change]:
         """Return the latest changes of a session, newest first.
@@ -1326,33 +1363,42 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.changes(session_id, limit)
+        return await observed(self._operations.changes(session_id, limit))
 
     async def sessions(
         self,
         prefix: str = "",
         *,
+        where: Mapping[str, str] | None = None,
         limit: int = 100,
         page: str | None = None,
         order: Literal["recent"] | None = None,
     ) -> Page:
         """Return one page of the sessions. A session that is there throughout is on at least one page.
 
+        ```python
+        for session in await store.sessions(where={"user": "customer-42"}).sessions:
+            print(session.session_id, session.facts.get("title"))
+        ```
+
         Args:
             prefix: Return only sessions whose id begins with this text.
+            where: Return only sessions with all these facts (`set_facts`). SQLite and PostgreSQL have an index of
+                them; on Redis every session is read, and a page may have few sessions, or none, and a next page.
             limit: Return at most this many on a page, up to 1,000.
             page: The `next` of the page before. None: the first page.
             order: None: by id. "recent": the latest changed first.
 
         Returns:
-            The sessions' facts, and in `next` the token of the next page, or None on the last.
+            The sessions, each with its facts, and in `next` the token of the next page, or None on the last.
 
         Raises:
-            InvalidInput: `page` is not the `next` of a page in this order, or `limit` is below 1.
+            InvalidInput: `page` is not the `next` of a page in this order, `limit` is below 1, or `where` is no dict
+                of names and texts.
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.sessions(prefix, limit=limit, page=page, order=order)
+        return await observed(self._operations.sessions(prefix, where=where, limit=limit, page=page, order=order))
 
     async def find(self, text: str, *, session_id: str | None = None, limit: int = 50) -> list[Match]:
         """Find entries in which a text occurs, newest first in each session. Every string of an entry is searched.
@@ -1371,9 +1417,55 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.find(text, session_id=session_id, limit=limit)
+        return await observed(self._operations.find(text, session_id=session_id, limit=limit))
 
     # --- housekeeping ------------------------------------------------------------------------------------------------
+
+    async def set_facts(
+        self,
+        session_id: str,
+        facts: Mapping[str, str | None],
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
+    ) -> Receipt:
+        """Set facts of a session that people find it by: its user, its title. Its other facts stay as they are.
+
+        It is a change like any other: one step, with a version, in `changes`. An absent session begins with it. Facts
+        belong to the session, not to its history: no rollback, undo, trim, fold or clear touches them. A fork and a
+        copy have them, too; erase removes them.
+
+        ```python
+        await store.set_facts("chat-7", {"user": "customer-42", "title": "Refund of order 1234"})
+        ```
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            facts: Names (1 to 64 bytes) and texts (up to 512 bytes), without NUL. None removes a fact. A session has 16
+                facts at most. Facts that are so already change nothing.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
+
+        Returns:
+            A receipt with the session's version after the change.
+
+        Raises:
+            InvalidInput: A name or value is no text or too long, or the session would have more than 16 facts.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
+            KeyReused: The key was used before with other content. Nothing was changed.
+            Unsupported: The backend has no facts.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        self._refuse_other_loops()
+        return await observed(
+            self._operations.set_facts(session_id, facts, key=key, expected_version=expected_version, lease=lease)
+        )
 
     async def set_ttl(
         self,
@@ -1407,8 +1499,8 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.set_ttl(
-            session_id, seconds, key=key, expected_version=expected_version, lease=lease
+        return await observed(
+            self._operations.set_ttl(session_id, seconds, key=key, expected_version=expected_version, lease=lease)
         )
 
     async def verify(self, session_id: str | None = None) -> VerifyReport:
@@ -1424,7 +1516,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         self._refuse_other_loops()
-        return await self._operations.verify(session_id)
+        return await observed(self._operations.verify(session_id))
 
     async def compact(self, session_id: str | None = None, *, drop_undo: bool = False) -> Compaction:
         """Reclaim entries that no head, snapshot or undo step can reach, and never anything else.
@@ -1444,7 +1536,7 @@ class AsyncMemoryStore:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         self._refuse_other_loops()
-        return await self._operations.compact(session_id, drop_undo=drop_undo)
+        return await observed(self._operations.compact(session_id, drop_undo=drop_undo))
 
     async def health(self) -> Health:
         """Look whether the store can be read and written now, for a readiness probe. Changes nothing.
@@ -1461,7 +1553,7 @@ class AsyncMemoryStore:
                 `disk_free`, `wal_bytes` and `replicas` are None where the backend has no such thing.
         """
         self._refuse_other_loops()
-        return await self._operations.health()
+        return await observed(self._operations.health())
 
     async def close(self) -> None:
         """Release the connections and files that this store opened. Calls after it fail; a second close does nothing.
@@ -1469,7 +1561,7 @@ class AsyncMemoryStore:
         A client that was passed to `everturn.from_client` stays open.
         """
         self._refuse_other_loops()
-        return await self._operations.close()
+        return await observed(self._operations.close())
 
     # --- made up to here ---
 

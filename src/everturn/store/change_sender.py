@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from everturn.backend import ChangeOutcome, ChangeRequest, Effect, LeaseClaim, Status
+from everturn.backend import Action, ChangeOutcome, ChangeRequest, LeaseClaim, Status
 from everturn.core import codec
 from everturn.errors import Unsupported
 from everturn.model import Context, Receipt, SessionState
@@ -41,7 +41,7 @@ class ChangeSender(RetryingSender):
     async def _change(
         self,
         session_id: str,
-        effect: Effect,
+        action: Action,
         key: str | None,
         expected: Expected,
         content: tuple[bytes, ...] = (),
@@ -53,13 +53,13 @@ class ChangeSender(RetryingSender):
 
         Raises the error for a refusal.
         """
-        outcome = await self._outcome(session_id, effect, key, expected, content, named=named, lease=lease)
+        outcome = await self._outcome(session_id, action, key, expected, content, named=named, lease=lease)
         return receipt_of(session_id, outcome)
 
     async def _outcome(
         self,
         session_id: str,
-        effect: Effect,
+        action: Action,
         key: str | None,
         expected: Expected,
         content: tuple[bytes, ...],
@@ -71,7 +71,7 @@ class ChangeSender(RetryingSender):
         lease: Leased | LeaseClaim = None,
     ) -> ChangeOutcome:
         """Send one change as `_change` does. Returns the backend's answer, also for the refusal `also`."""
-        request = self._request(session_id, effect, key, expected, content, call, lease=lease)
+        request = self._request(session_id, action, key, expected, content, call, lease=lease)
         outcome = await self.call(partial(self._attempt, request), deadline)
         if outcome.status is not Status.APPLIED and outcome.status is not also:
             self._look_closer(outcome, request, named)
@@ -87,7 +87,7 @@ class ChangeSender(RetryingSender):
     def _request(
         self,
         session_id: str,
-        effect: Effect,
+        action: Action,
         key: str | None,
         expected: Expected,
         content: tuple[bytes, ...],
@@ -97,11 +97,11 @@ class ChangeSender(RetryingSender):
     ) -> ChangeRequest:
         session_id, call, ttl = checked_id(session_id), call or urandom(16), self.settings.ttl
         if key is None and expected is None and lease is None:
-            return ChangeRequest(session_id, effect, call, ttl)  # as most are
+            return ChangeRequest(session_id, action, call, ttl)  # as most are
         version, life = checked_expectation(expected)
-        digests = (None, None) if key is None else digests_of(key, effect.kind, content)
+        digests = (None, None) if key is None else digests_of(key, action.kind, content)
         claim = None if lease is None else self._lease_claim(session_id, lease)
-        return ChangeRequest(session_id, effect, call, ttl, *digests, version, life, lease=claim)
+        return ChangeRequest(session_id, action, call, ttl, *digests, version, life, lease=claim)
 
     def _lease_claim(self, session_id: str, lease: Leased | LeaseClaim) -> LeaseClaim | None:
         """Read the lease that a change names. Raises Unsupported where a backend would not look at it."""

@@ -179,9 +179,9 @@ class ChangeOperations(ChangeSender):
                     lengths = f"{dimension} and {draft.dimension}"
                     raise InvalidInput(f"embeddings of one session have one length, not {lengths}", path="entries")
                 dimension = draft.dimension
-        effect = Append(drafts, messages, dimension, after)
-        content = () if key is None else _content_of(effect)
-        request = self._request(session_id, effect, key, expected, content, lease=lease)
+        action = Append(drafts, messages, dimension, after)
+        content = () if key is None else _content_of(action)
+        request = self._request(session_id, action, key, expected, content, lease=lease)
         outcome = await self.call(partial(self._attempt, request))
         if outcome.status is not Status.APPLIED:
             self._look_closer(outcome, request, after)
@@ -200,8 +200,8 @@ class ChangeOperations(ChangeSender):
     ) -> Snapshot:
         """Point a new snapshot at the present state. Costs the same at any length; outlives every rollback."""
         label = checked_label(label)
-        effect = TakeSnapshot(urandom(12).hex(), label)
-        outcome = await self._outcome(session_id, effect, key, expected_version, ((label or "").encode(),), lease=lease)
+        action = TakeSnapshot(urandom(12).hex(), label)
+        outcome = await self._outcome(session_id, action, key, expected_version, ((label or "").encode(),), lease=lease)
         return cast("Snapshot", outcome.snapshot)
 
     async def delete_snapshot(
@@ -272,8 +272,8 @@ class ChangeOperations(ChangeSender):
         Undo of a trim, fold or clear keeps turns that came later. Undo of a rollback or replace would drop them, and
         raises VersionConflict unless `expected_version` names the present version. Raises InvalidInput if none is left.
         """
-        effect = Undo(drop_turns=expected_version is not None)
-        return await self._change(session_id, effect, key, expected_version, lease=lease)
+        action = Undo(drop_turns=expected_version is not None)
+        return await self._change(session_id, action, key, expected_version, lease=lease)
 
     # --- shortening --------------------------------------------------------------------------------------------------
 
@@ -295,9 +295,9 @@ class ChangeOperations(ChangeSender):
         """Let the session expire this long after its latest change; None: never. Raises SessionNotFound."""
         if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds <= LONGEST_TTL):
             raise InvalidInput(f"is a number of seconds above 0, or None for no limit, not {seconds!r}", path="seconds")
-        effect = SetTTL(None if seconds is None else float(seconds))
+        action = SetTTL(None if seconds is None else float(seconds))
         return await self._change(
-            session_id, effect, key, expected_version, (repr(effect.seconds).encode(),), lease=lease
+            session_id, action, key, expected_version, (repr(action.seconds).encode(),), lease=lease
         )
 
     # --- copies ------------------------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ class ChangeOperations(ChangeSender):
         return receipt_of(new_session_id, outcome)
 
 
-def _content_of(effect: Append) -> tuple[bytes, ...]:
+def _content_of(action: Append) -> tuple[bytes, ...]:
     """Collect the content of an append, for comparison when its key is used again."""
-    bodies = [part for draft in effect.drafts for part in (draft.kind.encode(), codec.canonical(draft.body))]
-    return str(effect.after).encode(), *bodies
+    bodies = [part for draft in action.drafts for part in (draft.kind.encode(), codec.canonical(draft.body))]
+    return str(action.after).encode(), *bodies

@@ -15,7 +15,14 @@ import msgspec
 
 from everturn.backend import BeginEffect, ChangeOutcome, ChangeRequest, EffectsReading, EndEffect, Status, StoredEffect
 from everturn.core import codec
-from everturn.errors import CorruptEntry, EffectInDoubt, InvalidInput, KeyReused, Unsupported
+from everturn.errors import (
+    CorruptEntry,
+    EffectInDoubt,
+    InvalidInput,
+    KeyReused,
+    MemoryStoreBackendError,
+    Unsupported,
+)
 from everturn.model import JSON, Effect, EffectStatus, Receipt
 from everturn.store.arguments import checked_count, checked_id, checked_label
 from everturn.store.change_sender import Expected, Leased, new_call
@@ -55,8 +62,11 @@ class EffectOperations(ChangeOperations):
         body = None if request is None else self._json(request, "request")
         claim = self._lease_claim(session_id, lease)
         action = BeginEffect(name, body, self._name, claim.token if claim else 0, checked_count(repeats, "repeats"))
-        outcome = await self._outcome(session_id, action, None, expected, (), lease=claim)
-        row = outcome.effect if outcome.effect is not None else await self._row(session_id, name, outcome.life)
+        deadline = self.runtime.clock() + self.settings.timeout
+        outcome = await self._outcome(session_id, action, None, expected, (), lease=claim, deadline=deadline)
+        row = outcome.effect
+        if row is None:
+            row = await self._row(session_id, name, outcome.life, deadline)
         is_new = outcome.status in _WRITTEN and row.status == "started" and row.began == outcome.version
         effect = effect_of(session_id, row, is_new=is_new)
         if not is_new and None not in (request, effect.request) and effect.request != request:
@@ -119,16 +129,20 @@ class EffectOperations(ChangeOperations):
         reading = await self._effects(session_id)
         return [effect_of(session_id, row) for row in reading.effects]
 
-    async def _effects(self, session_id: str) -> EffectsReading:
+    async def _effects(self, session_id: str, deadline: float | None = None) -> EffectsReading:
         read = getattr(self.backend, "effects", None)
         if read is None:
             raise Unsupported("this backend has no effects: it implements everturn.backend.Backend without `effects`")
-        reading: EffectsReading = await self.call(lambda _, by: read(session_id, by))
+        reading: EffectsReading = await self.call(lambda _, by: read(session_id, by), deadline)
         return reading
 
-    async def _row(self, session_id: str, key: str, life: str) -> StoredEffect:
+    async def _row(self, session_id: str, key: str, life: str, deadline: float) -> StoredEffect:
         """Read the row of an effect that a replayed request of this call had begun."""
-        reading = await self._effects(session_id)
+        try:
+            reading = await self._effects(session_id, deadline)
+        except MemoryStoreBackendError as exc:
+            exc.outcome = "unknown"  # the read changed nothing, and the request before it began the effect
+            raise
         for row in reading.effects:
             if row.key == key and reading.life == life:
                 return row
@@ -265,9 +279,9 @@ def _checked_effect_key(key: object) -> str:
 def _refused_end(request: ChangeRequest, action: EndEffect, outcome: ChangeOutcome, value: JSON) -> Receipt:
     """Turn the refusal of an end into the receipt of an earlier one that said the same, or raise the error."""
     row, session_id = outcome.effect, request.session_id
+    if outcome.status not in (Status.NO_EFFECT, Status.EFFECT_ENDED, Status.EFFECT_REPEATED):
+        refuse(outcome, request)  # by its version or its lease; a backend may send the row along
     if row is None:
-        if outcome.status is not Status.NO_EFFECT:
-            refuse(outcome, request)
         raise InvalidInput(
             f"session {session_id!r} has no effect {action.key!r}: it was never begun in this life of the session",
             path="key",

@@ -7,11 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from everturn import events
-from everturn.backend import Erasure
+from everturn.backend import Erasure, Query, Where, has_facts
 from everturn.errors import InvalidInput
 from everturn.model import ErasureReceipt, SessionInfo
 from everturn.store.arguments import LONGEST_ID, checked_search
+from everturn.store.facts import where_argument
 from everturn.store.maintenance import MaintenanceOperations
 
 PAGE = 100  # sessions that are listed at a time
@@ -25,32 +28,31 @@ class EraseManyOperations(MaintenanceOperations):
         self,
         *,
         prefix: str = "",
+        where: Where | None = None,
         changed_before: float | datetime | None = None,
         progress: Callable[[ErasureReceipt], object] | None = None,
     ) -> ErasureReceipt:
-        """Erase the sessions whose id begins with `prefix` and whose latest change was before a moment.
+        """Erase the sessions whose id begins with `prefix`, that have these facts, and whose latest change was before a
+        moment.
 
-        Each session is one request; a call that is interrupted is repeated, and goes on. A session that is changed
-        while this runs is left alone if `changed_before` is given: its version is compared by the request that erases.
-        Raises InvalidInput if neither is given: that would erase everything.
+        Each session is one request; a call that is interrupted is repeated, and goes on. The request that erases
+        compares the version. A session that is changed while this runs is left alone if `changed_before` is given; by
+        facts alone, it is looked at again, and left alone if it has them no more. Raises InvalidInput if nothing is
+        given: that would erase everything.
         """
         prefix = checked_search(prefix, "prefix", LONGEST_ID)
-        before = _moment(changed_before)
-        if not prefix and before is None:
-            raise InvalidInput("name a prefix or changed_before; else it would erase everything", path="prefix")
-        self._erase_guard(None if before is None else 0)
-        remove: Any = getattr(self.backend, "remove_session", self.backend.erase)
-        total = ErasureReceipt(prefix, 0, 0, 0, complete=True, sessions=0)
-        async for session in self._sessions_of(prefix):
-            if before is not None and session.changed_at >= before:
-                continue
-            guard = self._erase_guard(None if before is None else session.version)
-            erasure: Erasure = await self.call(
-                lambda _, by, session=session, guard=guard: remove(session.session_id, session.life, by, **guard)  # type: ignore[misc]
+        wanted = _SessionsToErase(where_argument(self.backend, where), _moment(changed_before))
+        if not prefix and not wanted.facts and wanted.before is None:
+            raise InvalidInput(
+                "name a prefix, facts or changed_before; else it would erase everything",
+                path="prefix" if where is None else "where",
             )
-            if erasure.spared:  # it has changed, or begun anew, since it was listed
+        self._erase_guard(0 if wanted.is_conditional else None)
+        total = ErasureReceipt(prefix, 0, 0, 0, complete=True, sessions=0)
+        async for session in self._sessions_of(prefix, wanted.facts):
+            one = await self._erased(session, wanted)
+            if one is None:
                 continue
-            one = erasure.receipt
             entries, complete = one.entries, one.complete
             events.tell(events.ERASED, self.source, session_id=session.session_id, entries=entries, complete=complete)
             total = _plus(total, one)
@@ -58,13 +60,30 @@ class EraseManyOperations(MaintenanceOperations):
                 progress(total)
         return await self._scrubbed(total)
 
-    async def _sessions_of(self, prefix: str) -> AsyncIterator[SessionInfo]:
-        """Yield the sessions of a prefix, and those that adapters keep beside them."""
+    async def _erased(self, session: SessionInfo | None, wanted: _SessionsToErase) -> ErasureReceipt | None:
+        """Erase a session while it is one that is asked for. None: it is none any more."""
+        remove: Any = getattr(self.backend, "remove_session", self.backend.erase)
+        while session is not None and wanted.includes(session):
+            guard = self._erase_guard(session.version if wanted.is_conditional else None)
+            erasure: Erasure = await self.call(
+                lambda _, by, session=session, guard=guard: remove(session.session_id, session.life, by, **guard)  # type: ignore[misc]
+            )
+            if not erasure.spared:
+                return erasure.receipt
+            if not wanted.facts or wanted.before is not None:
+                return None  # it has ended, and another life begun; or somebody came back to it
+            query = Query(session.session_id, limit=0)
+            reading = await self.call(lambda _, by, query=query: self.backend.read(query, lambda _: None, by))  # type: ignore[misc]
+            session = reading.session
+        return None
+
+    async def _sessions_of(self, prefix: str, facts: dict[str, Any]) -> AsyncIterator[SessionInfo]:
+        """Yield the sessions of a prefix with these facts, and those that adapters keep beside them."""
         for each in with_sessions_beside(prefix):
             page: str | None = None
             while True:
                 found = await self.call(
-                    lambda _, by, each=each, page=page: self.backend.sessions(each, PAGE, page, None, by)  # type: ignore[misc]
+                    lambda _, by, each=each, page=page: self.backend.sessions(each, PAGE, page, None, by, **facts)  # type: ignore[misc]
                 )
                 for session in found.sessions:
                     yield session
@@ -79,6 +98,22 @@ class EraseManyOperations(MaintenanceOperations):
         is_clean = await self.call(lambda _, by: scrub(by))
         fields = {name: getattr(total, name) for name in total.__struct_fields__}
         return ErasureReceipt(**fields | {"complete": total.complete and is_clean})
+
+
+class _SessionsToErase(msgspec.Struct, frozen=True):
+    """Facts (as the argument of a listing) and age of the sessions to erase."""
+
+    facts: dict[str, Any]
+    before: float | None
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether a session may cease to be one of them by a change."""
+        return bool(self.facts) or self.before is not None
+
+    def includes(self, session: SessionInfo) -> bool:
+        is_old = self.before is None or session.changed_at < self.before
+        return is_old and has_facts(session.facts, self.facts.get("where", {}))
 
 
 def with_sessions_beside(prefix: str) -> tuple[str, ...]:

@@ -104,9 +104,9 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
                 if plan is None:
                     return None
             draft = await self._summarized(plan, summarize, embed)
-            effect = Fold(plan.life, plan.seen, plan.cut.floor, plan.cut.kept, plan.cut.hidden, draft)
+            action = Fold(plan.life, plan.seen, plan.cut.floor, plan.cut.kept, plan.cut.hidden, draft)
             outcome = await self._outcome(
-                session_id, effect, key, expected_version, (content,), call=new_call(), also=Status.MOVED, lease=lease
+                session_id, action, key, expected_version, (content,), call=new_call(), also=Status.MOVED, lease=lease
             )
             return None if outcome.status is Status.MOVED else receipt_of(session_id, outcome)
 

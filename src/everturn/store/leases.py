@@ -13,10 +13,11 @@ import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
-from everturn.backend import LONGEST_LEASE, LeaseOutcome, LeaseRequest, Status, drive
+from everturn.backend import LONGEST_LEASE, LeaseOutcome, LeaseRequest, Status
 from everturn.errors import InvalidInput, LeaseHeld, LeaseLost, MemoryStoreError, Unsupported
 from everturn.store.arguments import checked_id
 from everturn.store.lease_holder import LeaseHolder, lease_lost
+from everturn.store.observed import observed, run_observed
 from everturn.store.retries import RetryingSender
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Lease(LeaseHolder):
 
     def take(self, wait: float) -> Self:
         """Take it, and begin to renew it if that was asked for. Raises LeaseHeld."""
-        drive(self._operations.take_lease(self, wait))
+        run_observed(self._operations.take_lease(self, wait))
         if self._renews:
             self._renewer = threading.Thread(target=self._keep, name="everturn-lease", daemon=True)
             self._renewer.start()
@@ -118,7 +119,7 @@ class Lease(LeaseHolder):
         """
         self._refuse_if_over()
         self.seconds = self.seconds if seconds is None else checked_lease_seconds(seconds)
-        drive(self._operations.renew_lease(self))
+        run_observed(self._operations.renew_lease(self))
 
     def release(self) -> None:
         """Give it up, so that another worker can take it at once.
@@ -128,7 +129,7 @@ class Lease(LeaseHolder):
         """
         self._refuse_if_over()
         self._stop()
-        drive(self._operations.release_lease(self))
+        run_observed(self._operations.release_lease(self))
         self._is_released = True
 
     def _refuse_if_over(self) -> None:
@@ -140,7 +141,7 @@ class Lease(LeaseHolder):
         """Renew it until it is released or lost. A fault is tried again: the lease lasts for a while."""
         while not self._ended.wait(self.seconds / RENEWALS):
             try:
-                drive(self._operations.renew_lease(self))
+                run_observed(self._operations.renew_lease(self))
             except LeaseLost:
                 return
             except MemoryStoreError:
@@ -185,11 +186,11 @@ class AsyncLease(LeaseHolder):
         if self._token:
             return self
         try:
-            await self._operations.take_lease(self, self._wait)
+            await observed(self._operations.take_lease(self, self._wait))
         except CancelledError:
             # The request may have been applied, and nobody would hold it: the holder's name is enough to give it up.
             with contextlib.suppress(MemoryStoreError, CancelledError):
-                await self._operations.send_lease(self, "release")
+                await observed(self._operations.send_lease(self, "release"))
             raise
         if self._renews:
             self._renewer = create_task(self._keep(), name="everturn-lease")
@@ -203,7 +204,7 @@ class AsyncLease(LeaseHolder):
         """
         self._refuse_if_over()
         self.seconds = self.seconds if seconds is None else checked_lease_seconds(seconds)
-        await self._operations.renew_lease(self)
+        await observed(self._operations.renew_lease(self))
 
     async def release(self) -> None:
         """Give it up, so that another worker can take it at once.
@@ -213,7 +214,7 @@ class AsyncLease(LeaseHolder):
         """
         self._refuse_if_over()
         await self._stop()
-        await self._operations.release_lease(self)
+        await observed(self._operations.release_lease(self))
         self._is_released = True
 
     def _refuse_if_over(self) -> None:
@@ -226,7 +227,7 @@ class AsyncLease(LeaseHolder):
         while True:
             await self._operations.runtime.sleep(self.seconds / RENEWALS)
             try:
-                await self._operations.renew_lease(self)
+                await observed(self._operations.renew_lease(self))
             except LeaseLost:
                 return
             except MemoryStoreError:

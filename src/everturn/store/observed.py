@@ -1,15 +1,18 @@
 """Observes the calls on a store: tells of failures as events, and measures calls where an SDK is set up.
 
-The methods of a store reach Operations through `observe`. Retries, replays and waits are told where they happen.
+The methods of a store run those of Operations by `run_observed` or `observed`: so each call is observed once,
+whatever it calls itself. Retries, replays and waits are told where they happen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from inspect import iscoroutinefunction
-from typing import Any, cast
+from collections.abc import Coroutine
+from inspect import getcoroutinelocals
+from traceback import walk_tb
+from typing import Any, TypeVar
 
 from everturn import events, telemetry
+from everturn.backend import drive
 from everturn.errors import (
     CorruptEntry,
     EffectInDoubt,
@@ -21,53 +24,55 @@ from everturn.errors import (
 )
 from everturn.events import Source
 from everturn.store.call_spans import CallSpan
-from everturn.store.operations import Operations
-from everturn.store.retries import operation
+from everturn.store.retries import RetryingSender, operation
 
-OBSERVED = tuple(
-    name
-    for name in dir(Operations)
-    if not name.startswith("_") and name != "call" and iscoroutinefunction(getattr(Operations, name))
-)
+T = TypeVar("T")
 
 
-def observe(operations: Operations) -> Operations:
-    """Return operations that do the same and are observed, each call of them once, whatever it calls itself."""
-    return cast("Operations", _Observed(operations))
+def run_observed(call: Coroutine[Any, Any, T]) -> T:
+    """Run a call of Operations on a blocking backend, and return its result."""
+    name = _begin(call)
+    sdk = telemetry.sdk()
+    try:
+        return drive(call if sdk is None else _measured(call, name, sdk))
+    except MemoryStoreError as exc:
+        _tell(exc, name)
+        raise
 
 
-class _Observed:
-    """Stands for Operations: its methods are observed, and its attributes are those of the operations themselves."""
-
-    def __init__(self, operations: Operations) -> None:
-        vars(self)["_operations"] = operations
-        for name in OBSERVED:
-            vars(self)[name] = _observing(name, getattr(operations, name), operations.source)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(vars(self)["_operations"], name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(vars(self)["_operations"], name, value)
+async def observed(call: Coroutine[Any, Any, T]) -> T:
+    """Wait for a call of Operations, and return its result."""
+    name = _begin(call)
+    sdk = telemetry.sdk()
+    try:
+        return await (call if sdk is None else _measured(call, name, sdk))
+    except MemoryStoreError as exc:
+        _tell(exc, name)
+        raise
 
 
-def _observing(name: str, call: Callable[..., Awaitable[Any]], source: Source) -> Callable[..., Awaitable[Any]]:
-    names_session = "session_id" in call.__code__.co_varnames[1:2]
+def _begin(call: Coroutine[Any, Any, Any]) -> str:
+    """Note which method is under way, and return its name."""
+    name: str = call.__name__  # type: ignore[attr-defined]  # that of its `async def`
+    operation.set(name)
+    return name
 
-    async def observed(*args: Any, **kwargs: Any) -> Any:
-        operation.set(name)
-        try:
-            if (sdk := telemetry.sdk()) is None:
-                return await call(*args, **kwargs)
-            with CallSpan(sdk, name, source, args[0] if names_session and args else None) as span:
-                result = await call(*args, **kwargs)
-                span.note(result)
-                return result
-        except MemoryStoreError as exc:
-            tell_failure(exc, name, source, args[0] if names_session and args else None)
-            raise
 
-    return observed
+async def _measured(call: Coroutine[Any, Any, T], name: str, sdk: telemetry.Sdk) -> T:
+    arguments = getcoroutinelocals(call)
+    with CallSpan(sdk, name, arguments["self"].source, arguments.get("session_id")) as span:
+        result = await call
+        span.note(result)
+        return result
+
+
+def _tell(exc: MemoryStoreError, name: str) -> None:
+    """Tell of the error of a call. The method that was called is the first of Operations that the error passed."""
+    for frame, _ in walk_tb(exc.__traceback__):
+        arguments = frame.f_locals
+        if isinstance(arguments.get("self"), RetryingSender):
+            tell_failure(exc, name, arguments["self"].source, arguments.get("session_id"))
+            return
 
 
 def tell_failure(exc: MemoryStoreError, name: str, source: Source, session_id: str | None) -> None:

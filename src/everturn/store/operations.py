@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from everturn.store.effects import EffectOperations
 from everturn.store.erase_many import EraseManyOperations
+from everturn.store.facts import FactOperations
 from everturn.store.fold import FoldOperations
 from everturn.store.health import HealthOperations
 from everturn.store.leases import LeaseOperations
@@ -15,7 +16,13 @@ from everturn.store.retries import Runtime, Settings
 
 
 class Operations(
-    EraseManyOperations, FoldOperations, EffectOperations, LeaseOperations, ReadOperations, HealthOperations
+    EraseManyOperations,
+    FoldOperations,
+    EffectOperations,
+    FactOperations,
+    LeaseOperations,
+    ReadOperations,
+    HealthOperations,
 ):
     """Methods of a store. sync.py and aio.py document them, and lend a clock and a way to wait (Runtime)."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Status
+from everturn.backend import MOST_FACTS, ChangeOutcome, ChangeRequest, ForkRequest, Status
 from everturn.errors import (
     InvalidInput,
     KeyReused,
@@ -52,6 +52,10 @@ def refuse(outcome: ChangeOutcome, request: ChangeRequest | ForkRequest, *, name
             raise InvalidInput(f"{named} is not the seq of an entry in the history of {where}", path="after")
         case Status.DIMENSION:
             raise InvalidInput(f"must have {outcome.detail} numbers, as the others of {where}", path="embedding")
+        case Status.TOO_MANY_FACTS:
+            raise InvalidInput(
+                f"{where} would have more than {MOST_FACTS} facts; remove some by setting them to None", path="facts"
+            )
         case Status.EXISTS:
             raise InvalidInput(f"{where} exists already; fork into a new one, or erase it first", path="new_session_id")
     raise AssertionError(outcome)  # pragma: no cover - a backend broke the protocol

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar, cast
 
 from everturn import events
-from everturn.backend import Order, Query, Reading
+from everturn.backend import Order, Query, Reading, Where
 from everturn.core import codec, prompts, text_search, tool_calls, vectors
 from everturn.core.codec import EntryRow
 from everturn.core.message_batches import MessageReader, OnCorrupt
@@ -34,6 +34,7 @@ from everturn.model import (
 )
 from everturn.store.arguments import LONGEST_ID, checked_at, checked_bound, checked_count, checked_id, checked_search
 from everturn.store.entry_reader import EntryReader
+from everturn.store.facts import where_argument
 from everturn.store.healed_prompts import healed
 from everturn.store.outcomes import no_session
 from everturn.store.pages import refuse_absent_state
@@ -220,6 +221,7 @@ class ReadOperations(RetryingSender):
             session.ttl,
             session.forked_from,
             session.life,
+            session.facts,
         )
 
     async def info(self, session_id: str) -> SessionInfo:
@@ -236,11 +238,18 @@ class ReadOperations(RetryingSender):
         return await self.call(lambda _, by: self.backend.changes(session_id, limit, by))
 
     async def sessions(
-        self, prefix: str = "", *, limit: int = 100, page: str | None = None, order: Order = None
+        self,
+        prefix: str = "",
+        *,
+        where: Where | None = None,
+        limit: int = 100,
+        page: str | None = None,
+        order: Order = None,
     ) -> Page:
         """List sessions whose id begins with `prefix`, by id, or latest changed first with `order="recent"`.
 
-        `page` is the `next` of the page before. A session that is there throughout is on at least one page.
+        `where`: only sessions with these facts. `page` is the `next` of the page before. A session that is there
+        throughout is on at least one page.
         """
         prefix = checked_search(prefix, "prefix", LONGEST_ID)
         limit = checked_count(limit, "limit", 1)
@@ -248,7 +257,8 @@ class ReadOperations(RetryingSender):
             raise InvalidInput("is the `next` of a page", path="page")
         if order not in (None, "recent"):
             raise InvalidInput(f"is None or 'recent', not {order!r}", path="order")
-        return await self.call(lambda _, by: self.backend.sessions(prefix, min(limit, LARGEST_PAGE), page, order, by))
+        facts, size = where_argument(self.backend, where), min(limit, LARGEST_PAGE)
+        return await self.call(lambda _, by: self.backend.sessions(prefix, size, page, order, by, **facts))
 
     async def find(self, text: str, *, session_id: str | None = None, limit: int = 50) -> list[Match]:
         """Find entries in the history of one session, or of all, that contain the text; newest first in each session.

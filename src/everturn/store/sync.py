@@ -1,8 +1,8 @@
 """MemoryStore: the blocking store, with the documentation of every method. operations.py does the work.
 
-A blocking backend never suspends, so a method's coroutine runs to its end at the first `send`: `drive` does that, and
-no event loop is needed. The methods of AsyncMemoryStore (aio.py) are made from these by `tools/make_async_store.py`;
-run it after a change here.
+A blocking backend never suspends, so a method's coroutine runs to its end at the first `send`: `run_observed` does
+that, and no event loop is needed. The methods of AsyncMemoryStore (aio.py) are made from these by
+`tools/make_async_store.py`; run it after a change here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import datetime
 from inspect import iscoroutine
 from typing import Literal, Self, TypeVar
 
-from everturn.backend import Backend, drive
+from everturn.backend import Backend
 from everturn.errors import InvalidInput
 from everturn.health_report import Health
 from everturn.model import (
@@ -42,7 +42,7 @@ from everturn.store.effects import Result
 from everturn.store.fold import Embed, Summarize
 from everturn.store.lease_holder import LeaseHolder
 from everturn.store.leases import Lease
-from everturn.store.observed import observe
+from everturn.store.observed import run_observed
 from everturn.store.operations import Operations, Settings
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class MemoryStore:
     """
 
     def __init__(self, backend: Backend, settings: Settings) -> None:
-        self._operations = observe(Operations(backend, settings, BlockingRuntime()))
+        self._operations = Operations(backend, settings, BlockingRuntime())
 
     # --- turns -------------------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.add_messages(session_id, messages, key=key, expected_version=expected_version, lease=lease)
         )
 
@@ -152,7 +152,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.append(session_id, entries, key=key, expected_version=expected_version, lease=lease)
         )
 
@@ -192,7 +192,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.replace(
                 session_id, entries, after=after, key=key, expected_version=expected_version, lease=lease
             )
@@ -230,7 +230,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.save_context(
                 session_id, human, ai, key=key, expected_version=expected_version, lease=lease
             )
@@ -249,7 +249,7 @@ class MemoryStore:
             CorruptEntry: A stored message is damaged or missing.
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.load_memory(session_id))
+        return run_observed(self._operations.load_memory(session_id))
 
     def get_history(
         self,
@@ -292,7 +292,7 @@ class MemoryStore:
             InvalidInput: `at` is a version that was never reached or has been reclaimed; or a bound is no whole number.
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(
+        return run_observed(
             self._operations.get_history(
                 session_id, limit=limit, before=before, after=after, at=at, heal=heal, on_corrupt=on_corrupt
             )
@@ -344,7 +344,7 @@ class MemoryStore:
             CorruptEntry: A stored entry is damaged or missing.
             MemoryStoreBackendError: The backend failed.
         """
-        return drive(
+        return run_observed(
             self._operations.get_context(
                 session_id,
                 max_tokens=max_tokens,
@@ -376,7 +376,7 @@ class MemoryStore:
             CorruptEntry: A stored entry is damaged or missing.
             MemoryStoreBackendError: The backend failed.
         """
-        return drive(self._operations.get_turn(session_id, key))
+        return run_observed(self._operations.get_turn(session_id, key))
 
     def add_tool_call(
         self,
@@ -408,7 +408,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.add_tool_call(
                 session_id, tool_call, key=key, expected_version=expected_version, lease=lease
             )
@@ -427,7 +427,7 @@ class MemoryStore:
             CorruptEntry: A stored record is damaged or missing.
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.get_tool_calls(session_id))
+        return run_observed(self._operations.get_tool_calls(session_id))
 
     def add_summary(
         self,
@@ -461,7 +461,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.add_summary(session_id, summary, key=key, expected_version=expected_version, lease=lease)
         )
 
@@ -478,7 +478,7 @@ class MemoryStore:
             CorruptEntry: A stored summary is damaged or missing.
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.get_summaries(session_id))
+        return run_observed(self._operations.get_summaries(session_id))
 
     def search_summaries(self, session_id: str, embedding: Collection[float], *, k: int = 5) -> list[Hit]:
         """Return the summaries of this session that are most like an embedding, best first.
@@ -498,7 +498,7 @@ class MemoryStore:
             CorruptEntry: A stored summary is damaged or missing.
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.search_summaries(session_id, embedding, k=k))
+        return run_observed(self._operations.search_summaries(session_id, embedding, k=k))
 
     # --- snapshots and the head --------------------------------------------------------------------------------------
 
@@ -540,7 +540,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.save_snapshot(session_id, label, key=key, expected_version=expected_version, lease=lease)
         )
 
@@ -556,7 +556,7 @@ class MemoryStore:
         Raises:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.list_snapshots(session_id))
+        return run_observed(self._operations.list_snapshots(session_id))
 
     def delete_snapshot(
         self,
@@ -589,7 +589,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.delete_snapshot(
                 session_id, snapshot, key=key, expected_version=expected_version, lease=lease
             )
@@ -634,7 +634,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.rollback_to_snapshot(
                 session_id, snapshot, key=key, expected_version=expected_version, lease=lease
             )
@@ -681,7 +681,9 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.rollback(session_id, to, key=key, expected_version=expected_version, lease=lease))
+        return run_observed(
+            self._operations.rollback(session_id, to, key=key, expected_version=expected_version, lease=lease)
+        )
 
     def undo(
         self,
@@ -715,7 +717,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.undo(session_id, key=key, expected_version=expected_version, lease=lease))
+        return run_observed(self._operations.undo(session_id, key=key, expected_version=expected_version, lease=lease))
 
     # --- leases and effects ------------------------------------------------------------------------------------------
 
@@ -793,7 +795,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.begin_effect(
                 session_id, key, request, repeats=repeats, expected_version=expected_version, lease=lease
             )
@@ -833,7 +835,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.finish_effect(
                 session_id,
                 key,
@@ -879,7 +881,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.fail_effect(
                 session_id,
                 key,
@@ -904,7 +906,7 @@ class MemoryStore:
             CorruptEntry: A stored effect is not what was written.
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.get_effects(session_id))
+        return run_observed(self._operations.get_effects(session_id))
 
     def once(
         self,
@@ -948,7 +950,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was begun.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.once(
                 session_id,
                 key,
@@ -982,7 +984,7 @@ class MemoryStore:
             CorruptEntry: A stored entry is damaged or missing.
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.diff(session_id, a, b))
+        return run_observed(self._operations.diff(session_id, a, b))
 
     def fork(
         self,
@@ -1018,7 +1020,7 @@ class MemoryStore:
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.fork(session_id, new_session_id, at=at, key=key, expected_version=expected_version)
         )
 
@@ -1070,7 +1072,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.trim(
                 session_id,
                 max_messages=max_messages,
@@ -1137,7 +1139,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.fold(
                 session_id,
                 summarize,
@@ -1180,7 +1182,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.clear(session_id, key=key, expected_version=expected_version, lease=lease))
+        return run_observed(self._operations.clear(session_id, key=key, expected_version=expected_version, lease=lease))
 
     def clear_all(self) -> int:
         """Clear every session, one after the other: each atomically, and each can be undone.
@@ -1191,7 +1193,7 @@ class MemoryStore:
         Raises:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.clear_all())
+        return run_observed(self._operations.clear_all())
 
     def erase(
         self, session_id: str, *, expected_version: int | Receipt | SessionState | Context | None = None
@@ -1220,12 +1222,13 @@ class MemoryStore:
             Unsupported: The backend cannot compare the version while it erases.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.erase(session_id, expected_version=expected_version))
+        return run_observed(self._operations.erase(session_id, expected_version=expected_version))
 
     def erase_all(
         self,
         *,
         prefix: str = "",
+        where: Mapping[str, str] | None = None,
         changed_before: float | datetime | None = None,
         progress: Callable[[ErasureReceipt], object] | None = None,
     ) -> ErasureReceipt:
@@ -1238,11 +1241,13 @@ class MemoryStore:
         from datetime import UTC, datetime, timedelta
 
         store.erase_all(prefix="customer-42/")
+        store.erase_all(where={"user": "customer-42"})
         store.erase_all(changed_before=datetime.now(UTC) - timedelta(days=90))
         ```
 
         Args:
             prefix: Only sessions whose id begins with this.
+            where: Only sessions with all these facts (`set_facts`), also if they are changed while this runs.
             changed_before: Only sessions whose latest change was before this moment: a datetime, or seconds since 1970.
                 A session that is changed while this runs is left alone.
             progress: Called after each session with the receipt so far.
@@ -1251,11 +1256,13 @@ class MemoryStore:
             One receipt for all: `sessions` says how many, `session_id` is the prefix.
 
         Raises:
-            InvalidInput: Neither a prefix nor `changed_before` is given: that would erase everything.
-            Unsupported: The backend cannot compare the version while it erases, which `changed_before` needs.
+            InvalidInput: Neither a prefix nor facts nor `changed_before` are given: that would erase everything.
+            Unsupported: The backend cannot compare the version while it erases: `changed_before` and `where` need that.
             MemoryStoreBackendError: The backend failed. Sessions that were erased before stay erased.
         """
-        return drive(self._operations.erase_all(prefix=prefix, changed_before=changed_before, progress=progress))
+        return run_observed(
+            self._operations.erase_all(prefix=prefix, where=where, changed_before=changed_before, progress=progress)
+        )
 
     # --- facts -------------------------------------------------------------------------------------------------------
 
@@ -1288,7 +1295,7 @@ class MemoryStore:
             CorruptEntry: A stored entry is damaged or missing.
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.state(session_id, at=at, kind=kind, before=before, after=after))
+        return run_observed(self._operations.state(session_id, at=at, kind=kind, before=before, after=after))
 
     def info(self, session_id: str) -> SessionInfo:
         """Return facts about a session: version, counts, sizes, times. Costs the same at any length.
@@ -1303,7 +1310,7 @@ class MemoryStore:
             SessionNotFound: There is no such session.
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.info(session_id))
+        return run_observed(self._operations.info(session_id))
 
     def changes(self, session_id: str, limit: int = 100) -> list[Change]:
         """Return the latest changes of a session, newest first.
@@ -1318,32 +1325,41 @@ class MemoryStore:
         Raises:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.changes(session_id, limit))
+        return run_observed(self._operations.changes(session_id, limit))
 
     def sessions(
         self,
         prefix: str = "",
         *,
+        where: Mapping[str, str] | None = None,
         limit: int = 100,
         page: str | None = None,
         order: Literal["recent"] | None = None,
     ) -> Page:
         """Return one page of the sessions. A session that is there throughout is on at least one page.
 
+        ```python
+        for session in store.sessions(where={"user": "customer-42"}).sessions:
+            print(session.session_id, session.facts.get("title"))
+        ```
+
         Args:
             prefix: Return only sessions whose id begins with this text.
+            where: Return only sessions with all these facts (`set_facts`). SQLite and PostgreSQL have an index of
+                them; on Redis every session is read, and a page may have few sessions, or none, and a next page.
             limit: Return at most this many on a page, up to 1,000.
             page: The `next` of the page before. None: the first page.
             order: None: by id. "recent": the latest changed first.
 
         Returns:
-            The sessions' facts, and in `next` the token of the next page, or None on the last.
+            The sessions, each with its facts, and in `next` the token of the next page, or None on the last.
 
         Raises:
-            InvalidInput: `page` is not the `next` of a page in this order, or `limit` is below 1.
+            InvalidInput: `page` is not the `next` of a page in this order, `limit` is below 1, or `where` is no dict
+                of names and texts.
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.sessions(prefix, limit=limit, page=page, order=order))
+        return run_observed(self._operations.sessions(prefix, where=where, limit=limit, page=page, order=order))
 
     def find(self, text: str, *, session_id: str | None = None, limit: int = 50) -> list[Match]:
         """Find entries in which a text occurs, newest first in each session. Every string of an entry is searched.
@@ -1361,9 +1377,54 @@ class MemoryStore:
             CorruptEntry: A stored entry is damaged.
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.find(text, session_id=session_id, limit=limit))
+        return run_observed(self._operations.find(text, session_id=session_id, limit=limit))
 
     # --- housekeeping ------------------------------------------------------------------------------------------------
+
+    def set_facts(
+        self,
+        session_id: str,
+        facts: Mapping[str, str | None],
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
+    ) -> Receipt:
+        """Set facts of a session that people find it by: its user, its title. Its other facts stay as they are.
+
+        It is a change like any other: one step, with a version, in `changes`. An absent session begins with it. Facts
+        belong to the session, not to its history: no rollback, undo, trim, fold or clear touches them. A fork and a
+        copy have them, too; erase removes them.
+
+        ```python
+        store.set_facts("chat-7", {"user": "customer-42", "title": "Refund of order 1234"})
+        ```
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            facts: Names (1 to 64 bytes) and texts (up to 512 bytes), without NUL. None removes a fact. A session has 16
+                facts at most. Facts that are so already change nothing.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
+
+        Returns:
+            A receipt with the session's version after the change.
+
+        Raises:
+            InvalidInput: A name or value is no text or too long, or the session would have more than 16 facts.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
+            KeyReused: The key was used before with other content. Nothing was changed.
+            Unsupported: The backend has no facts.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return run_observed(
+            self._operations.set_facts(session_id, facts, key=key, expected_version=expected_version, lease=lease)
+        )
 
     def set_ttl(
         self,
@@ -1396,7 +1457,7 @@ class MemoryStore:
             LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(
+        return run_observed(
             self._operations.set_ttl(session_id, seconds, key=key, expected_version=expected_version, lease=lease)
         )
 
@@ -1412,7 +1473,7 @@ class MemoryStore:
         Raises:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
-        return drive(self._operations.verify(session_id))
+        return run_observed(self._operations.verify(session_id))
 
     def compact(self, session_id: str | None = None, *, drop_undo: bool = False) -> Compaction:
         """Reclaim entries that no head, snapshot or undo step can reach, and never anything else.
@@ -1431,7 +1492,7 @@ class MemoryStore:
             InvalidInput: `drop_undo` was given without a `session_id`.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.compact(session_id, drop_undo=drop_undo))
+        return run_observed(self._operations.compact(session_id, drop_undo=drop_undo))
 
     def health(self) -> Health:
         """Look whether the store can be read and written now, for a readiness probe. Changes nothing.
@@ -1447,14 +1508,14 @@ class MemoryStore:
             A report that is true in an `if` where reads and writes work. `problems` says what is wrong, in words;
                 `disk_free`, `wal_bytes` and `replicas` are None where the backend has no such thing.
         """
-        return drive(self._operations.health())
+        return run_observed(self._operations.health())
 
     def close(self) -> None:
         """Release the connections and files that this store opened. Calls after it fail; a second close does nothing.
 
         A client that was passed to `everturn.from_client` stays open.
         """
-        return drive(self._operations.close())
+        return run_observed(self._operations.close())
 
     def __enter__(self) -> Self:
         return self

@@ -54,11 +54,11 @@ class TrimOperations(ChangeOperations, PagedReads):
         content = msgspec.json.encode([max_messages, max_tokens, keep_system])
         deadline = self.runtime.clock() + self.settings.timeout
         while True:
-            effect = await self._planned_cut(checked_id(session_id), bounds, deadline)
-            if effect is not None:
+            action = await self._planned_cut(checked_id(session_id), bounds, deadline)
+            if action is not None:
                 outcome = await self._outcome(
                     session_id,
-                    effect,
+                    action,
                     key,
                     expected_version,
                     (content,),

@@ -13,6 +13,7 @@ import msgspec
 
 __all__ = [
     "CONTRACT_VERSION",
+    "CONTRACT_VERSIONS",
     "FUNCTIONS",
     "LAYERS",
     "REPORT_FORMAT",
@@ -40,7 +41,11 @@ ViolationKind: TypeAlias = Literal[
     "stale",  # a read lacks what was there before it began, and a later read has it
     "non_prefix",  # two reads of which neither continues the other, and nothing was taken away between them
     "resurrected",  # cleared, trimmed, rolled back or erased, and back again
-    "other",  # found by a clause without a history; see `story`
+    "differs",  # an answer is not what the calls before it lead to; see `story`
+    "accepted",  # a call was accepted that must be refused
+    "raised",  # the store raised where it must work
+    "died",  # the store took its process along
+    "unopened",  # the store could not be opened, or not closed
 ]
 Status: TypeAlias = Literal["pass", "fail", "not_offered", "untested", "known"]
 Layer: TypeAlias = Literal[
@@ -51,7 +56,8 @@ FUNCTIONS: tuple[Function, ...] = get_args(Function)
 STATUSES: tuple[Status, ...] = get_args(Status)
 LAYERS: tuple[Layer, ...] = get_args(Layer)
 
-CONTRACT_VERSION = "1"
+CONTRACT_VERSIONS = ("1", "2")
+CONTRACT_VERSION = CONTRACT_VERSIONS[-1]  # its clauses: contract.clauses_of
 REPORT_FORMAT = 1
 
 

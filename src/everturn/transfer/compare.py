@@ -62,7 +62,7 @@ def _are_of(outline: Outline, *readings: Reading) -> bool:
 def _facts(reading: Reading, session: SessionInfo) -> tuple[Any, ...]:
     """Collect the facts that state() compares beside version and entries."""
     snapshots = [(snapshot.label, snapshot.version) for snapshot in reading.snapshots]
-    return session.last_seq, session.undo_steps, session.ttl, session.forked_from, snapshots
+    return session.last_seq, session.undo_steps, session.ttl, session.forked_from, snapshots, session.facts
 
 
 def _content(rows: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -15,19 +15,23 @@ from everturn.core.paths import State
 from everturn.errors import InvalidInput
 from everturn.model import MESSAGE, SUMMARY, TOOL_CALL
 from everturn.store.arguments import LARGEST_COUNT, checked_id, checked_label, checked_snapshot
+from everturn.store.facts import checked_where
 from everturn.transfer.session_lines import ChangePart, EffectPart, EntryPart, Outline, SnapshotPart, UndoPart
 
 LATEST = 10**11  # seconds since 1970, and the longest TTL: as far as options go
 DIGEST = 16  # bytes of a call's id, and of the digests of keys and contents
 CHANGES = frozenset(
     ("append", "replace", "trim", "fold", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork")
-) | {"begin_effect", "finish_effect", "fail_effect"}
+) | {"begin_effect", "finish_effect", "fail_effect", "facts"}
 UNDOABLE = frozenset(("rollback", "replace", "trim", "fold", "clear"))
 _LIFE = re.compile(r"[0-9a-f]{16}")
 
 
-def check_outline(outline: Outline) -> None:
-    """Raise InvalidInput, naming the field, for the first field that no change could have made so."""
+def check_outline(outline: Outline, limit: int | None = None) -> None:
+    """Raise InvalidInput, naming the field, for the first field that no change could have made so.
+
+    `limit` is of the bytes of a request, a result or an error of an effect; None: there is none.
+    """
     checked_id(outline.session_id)
     if not _LIFE.fullmatch(outline.life):
         raise InvalidInput("must be 16 hexadecimal digits in lower case", path="life")
@@ -54,10 +58,11 @@ def check_outline(outline: Outline) -> None:
         _check_undo_step(step, outline, f"undo_steps[{index}]")
     keys: set[str] = set()
     for index, effect in enumerate(outline.effects):
-        _check_effect(effect, outline, f"effects[{index}]")
+        _check_effect(effect, outline, limit, f"effects[{index}]")
         if effect.key in keys:
             raise InvalidInput("is there twice", path=f"effects[{index}].key")
         keys.add(effect.key)
+    checked_where(outline.facts, "facts")
 
 
 def _check_snapshot(snapshot: SnapshotPart, outline: Outline, path: str) -> None:
@@ -77,7 +82,7 @@ def _check_undo_step(step: UndoPart, outline: Outline, path: str) -> None:
     _check_state(step.before, outline, f"{path}.before")
 
 
-def _check_effect(effect: EffectPart, outline: Outline, path: str) -> None:
+def _check_effect(effect: EffectPart, outline: Outline, limit: int | None, path: str) -> None:
     checked_label(effect.key, f"{path}.key")
     if effect.status not in (STARTED, FINISHED, FAILED):
         raise InvalidInput(f"must be {STARTED}, {FINISHED} or {FAILED}", path=f"{path}.status")
@@ -94,7 +99,10 @@ def _check_effect(effect: EffectPart, outline: Outline, path: str) -> None:
     for name in ("at", "ended_at"):
         _check_time(getattr(effect, name), f"{path}.{name}")
     for name in ("request", "result", "error"):
-        codec.encode_json(getattr(effect, name), f"{path}.{name}")
+        size = len(codec.encode_json(getattr(effect, name), f"{path}.{name}"))
+        if limit is not None and size > limit:
+            told = f"{size:,} bytes is over the limit of {limit:,} (option max_message_bytes)"
+            raise InvalidInput(told, path=f"{path}.{name}")
 
 
 def check_entry(entry: EntryPart, outline: Outline, limit: int) -> None:

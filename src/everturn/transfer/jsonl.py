@@ -214,7 +214,7 @@ def _check(part: session_lines.Part, outline: Outline, limit: int, number: int) 
     """Raise InvalidInput, naming line and field, for a value that no change would have stored. CorruptEntry: damage."""
     try:
         if isinstance(part, Outline):
-            check_outline(part)
+            check_outline(part, limit)
         elif isinstance(part, EntryPart):
             check_entry(part, outline, limit)
         else:

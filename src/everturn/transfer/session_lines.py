@@ -95,6 +95,7 @@ class Outline(msgspec.Struct, frozen=True, gc=False, tag_field="part", tag="sess
     snapshots: tuple[SnapshotPart, ...] = ()  # in the order they were taken
     undo_steps: tuple[UndoPart, ...] = ()  # oldest first
     effects: tuple[EffectPart, ...] = ()  # in the order in which they were begun
+    facts: dict[str, str] = {}
     form: Literal[1] = 1
 
     @property

@@ -45,6 +45,11 @@ def expiry(session: SessionInfo) -> str:
     return "never" if session.expires_at is None else f"in {lasting(session.expires_at - time.time())}"
 
 
+def facts_in_words(session: SessionInfo) -> str:
+    """`title: Refund, user: 42`; empty if the session has no facts."""
+    return ", ".join(f"{name}: {value}" for name, value in session.facts.items())
+
+
 def contents(session: SessionInfo) -> str:
     """`12 messages, 2 snapshots, 3.1 KB`."""
     return f"{count(session.messages, 'message')}, {count(session.snapshots, 'snapshot')}, {size(session.bytes)}"
@@ -102,6 +107,8 @@ def change_in_words(change: Change, labels: Mapping[str, str | None]) -> str:
     kind = change.kind.replace("_", " ")
     if change.kind in EFFECT_CHANGES:
         return f"effect {EFFECT_CHANGES[change.kind]}: {change.label}"
+    if change.kind == "facts":
+        return f"facts set: {change.label}"
     if not change.snapshot:
         return f"{kind} to {change.label}" if change.label else kind
     label = change.label or labels.get(change.snapshot)

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from everturn.core.numbers import size
 from everturn.model import Page, SessionInfo
-from everturn.ui.descriptions import expiry
+from everturn.ui.descriptions import expiry, facts_in_words
 from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.links import link, url
 from everturn.web.page import InspectorContext, ago, fragment, inspector_of, page, stamp
@@ -97,7 +97,12 @@ def _row(session: SessionInfo) -> Html:
     cells = [f"{session.messages:,}", f"{session.version:,}", f"{session.snapshots:,}", size(session.bytes)]
     return tag(
         "tr",
-        tag("th", link("/session", shown(session.session_id), id=session.session_id), scope="row"),
+        tag(
+            "th",
+            link("/session", shown(session.session_id), id=session.session_id),
+            tag("small", shown(f" {facts_in_words(session)}"), class_="facts") if session.facts else None,
+            scope="row",
+        ),
         [tag("td", cell, class_="number") for cell in cells],
         tag("td", ago(session.changed_at)),
         tag("td", expiry(session)),

@@ -118,6 +118,7 @@ def _facts(facts: SessionInfo) -> Html:
         size(facts.bytes),
         ["changed ", ago(facts.changed_at)],
     ]
+    items += [shown(f"{name}: {value}") for name, value in facts.facts.items()]
     if facts.expires_at is not None:
         items.append(f"expires {expiry(facts)}")
     if facts.forked_from is not None:

@@ -9,7 +9,8 @@ import pytest
 from tests.adapters.checking import BACKENDS, RUNS, hold
 
 LACKS = {"checkpoints", "tasks", "twins", "pop", "trim_keeps_prompts", "tool_calls", "summaries"}
-LACKS |= {"compact", "pays_once", "lease", "fence", "effects"}
+LACKS |= {"compact", "pays_once", "lease", "fence", "effects", "pending_writes", "applications", "state"}
+LACKS |= {"delete_message"}
 
 
 @pytest.mark.parametrize(("backend", "clauses"), RUNS)

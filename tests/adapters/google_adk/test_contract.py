@@ -12,7 +12,7 @@ LACKS = (
     ALL_LACK
     | SNAPSHOTS
     | {"checkpoints", "threads", "latest", "pop", "replace", "fields", "roles", "lists", "whole_turns", "twins"}
-)
+) - {"applications", "state"}
 SLOW = "long-history"  # the session is read before each event, as ADK's documentation asks
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, SNAPSHOTS, hold
 
 LACKS = ALL_LACK | SNAPSHOTS | {"checkpoints", "tasks", "latest", "fields", "lists", "whole_turns", "twins"}
+LACKS -= {"delete_message"}
 
 
 @pytest.mark.parametrize(("backend", "clauses"), RUNS)

@@ -6,6 +6,12 @@ import pytest
 
 in_a_circle = pytest.mark.parametrize(
     ("source", "target"),
-    [("sqlite-file", "valkey"), ("valkey", "postgres"), ("postgres", "cluster"), ("cluster", "sqlite-file")],
+    [
+        ("sqlite-file", "valkey"),
+        ("valkey", "postgres"),
+        ("postgres", "cluster"),
+        ("cluster", "dynamodb"),
+        ("dynamodb", "sqlite-file"),
+    ],
     indirect=True,
 )

@@ -12,8 +12,11 @@ import everturn
 from tests.integration.copying.small import take_small_steps
 from tests.store.places import ALL, Place, Servers
 
-BACKENDS = ("sqlite-file", "valkey", "cluster", "postgres")
+BACKENDS = ("sqlite-file", "valkey", "cluster", "postgres", "dynamodb")
 PAIRS = [(one, other) for one in BACKENDS for other in BACKENDS if one != other]
+USUAL = {"sqlite-file", "dynamodb"}  # of DynamoDB's pairs, those that `make test` runs
+RARE = [pair for pair in PAIRS if "dynamodb" in pair and {*pair} != USUAL]
+CASES = [pytest.param(*pair, id="-to-".join(pair), marks=[pytest.mark.deep] if pair in RARE else []) for pair in PAIRS]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -22,7 +25,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = {name for mark in marks for name in ([mark.args[0]] if isinstance(mark.args[0], str) else mark.args[0])}
     wanted = [name for name in ("source", "target") if name in metafunc.fixturenames and name not in named]
     if len(wanted) == 2:
-        metafunc.parametrize("source, target", PAIRS, indirect=True, ids=["-to-".join(pair) for pair in PAIRS])
+        metafunc.parametrize("source, target", CASES, indirect=True)
     elif wanted:
         metafunc.parametrize(wanted[0], BACKENDS, indirect=True)
 

@@ -196,6 +196,8 @@ def changed(dice: random.Random, of_type: str, value: Any, others: list[Any], *,
             return bytes([(value or b"\0")[0] ^ 1]) + (value or b"\0")[1:]
         case "bigint[]":
             return dice.choice([[], [1], [None], [*(value or ()), 3], [2**62]])
+        case "jsonb":
+            return dice.choice(["{}", '{"user": "x"}', "[]", '{"user": 1}'])
     raise AssertionError(of_type)
 
 

@@ -221,7 +221,7 @@ def test_a_statement_of_many_changes_has_a_bounded_number_of_bytes(url: str) -> 
                 new_call = queue._new_call
 
                 def counted(changes: Any, *rest: Any, new_call: Any = new_call) -> Any:
-                    bodies = [len(draft.body) for change in changes for draft in change.effect.drafts]
+                    bodies = [len(draft.body) for change in changes for draft in change.action.drafts]
                     sizes.append((len(changes), sum(bodies)))
                     return new_call(changes, *rest)
 

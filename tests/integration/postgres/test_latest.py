@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import everturn
-from everturn import ChatMessage, MemoryStore, Summary, ToolCall
+from everturn import ChatMessage, MemoryStore, Record, Summary, ToolCall
 from everturn.backends.postgres.arrays import register
 from everturn.backends.postgres.executor import Rows, SqlCall
 from everturn.testing.servers import PostgresServer
@@ -94,12 +94,32 @@ def mixed(store: MemoryStore, length: int) -> None:
         )
 
 
+def folded(store: MemoryStore, length: int) -> None:
+    """A summary stands for most of it, and a tool call is among the latest."""
+    store.add_messages("a", [ChatMessage("system", "be brief")])
+    for _ in range(length // 10):
+        store.add_messages("a", messages(10))
+    store.fold("a", lambda *_: "so far", max_messages=length // 2)
+    store.add_tool_call("a", ToolCall("f", {}, result="1"))
+    store.add_messages("a", messages(2))
+
+
+def records_taken_back(store: MemoryStore, length: int) -> None:
+    """In the log, entries that a rollback took back lie before the latest messages."""
+    store.add_messages("a", messages(length))
+    snapshot = store.save_snapshot("a")
+    store.append("a", [Record("note", {})] * length)
+    store.rollback_to_snapshot("a", snapshot)
+    store.add_messages("a", messages(2))
+
+
 SHAPES: dict[str, Callable[[MemoryStore, int], None]] = {
-    shape.__name__: shape for shape in (plain, rolled_back, trimmed, trimmed_to_few, cleared, mixed)
+    shape.__name__: shape
+    for shape in (plain, rolled_back, trimmed, trimmed_to_few, cleared, mixed, folded, records_taken_back)
 }
 # Entries looked at for each of the k. Where as many others are between: to find the k, to see that none is missing,
 # and to hand over the messages.
-ENTRIES = {"mixed": 7}
+ENTRIES = {"mixed": 7, "folded": 4, "records_taken_back": 4}
 
 
 @pytest.fixture

@@ -133,6 +133,46 @@ def test_who_waits_hears_that_the_connection_is_lost(server: ValkeyServer, clien
     in_loop(server.url, work)
 
 
+@pytest.mark.parametrize("kind", ["ours", "borrowed"])
+def test_a_wait_ends_at_the_deadline_that_the_connection_was_taken_with(server: ValkeyServer, kind: str) -> None:
+    """Also one that came after another with a later deadline, on the same connection."""
+
+    async def work() -> None:
+        pool = pool_of(kind, server.url)
+        await pool.give_back(await pool.take(soon()))
+        for _ in range(2):
+            connection = await pool.take(soon())
+            await connection.send(resp.packed([("PING",)]), 1)
+            assert await connection.receive(1) == [b"PONG"]
+            await pool.give_back(connection)
+        deadline = time.monotonic() + 0.05
+        connection = await pool.take(deadline)
+        await connection.send(resp.packed([("BLPOP", "none", 20)]), 1)
+        with pytest.raises(TimeoutError):
+            await connection.receive(1)
+        assert time.monotonic() >= deadline
+        await pool.drop(connection)
+        await pool.close()
+
+    asyncio.run(asyncio.wait_for(work(), 10))
+
+
+def test_a_wait_that_outlasts_cancellation_ends_with_the_reply_or_the_deadline(server: ValkeyServer) -> None:
+    async def work(pool: AsyncPool) -> None:
+        for command, seconds, outcome in (("0.1", 30.0, list), ("20", 0.1, TimeoutError)):
+            connection = await pool.take(time.monotonic() + seconds)
+            await connection.send(resp.packed([("BLPOP", "none", command)]), 1)
+            waiting = asyncio.ensure_future(connection.receive(1, outlasts_cancellation=True))
+            for _ in range(3):
+                await asyncio.sleep(0)
+                waiting.cancel()
+            (ended,) = await asyncio.gather(waiting, return_exceptions=True)
+            assert isinstance(ended, outcome)
+            await pool.drop(connection)
+
+    in_loop(server.url, work)
+
+
 def test_an_answer_in_no_protocol_is_an_error_and_frees_the_connection() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         commands = hiredis.Reader()

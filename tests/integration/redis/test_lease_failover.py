@@ -63,7 +63,7 @@ def test_a_lease_and_an_effect_that_a_replica_has_outlast_a_failover(kind: str) 
             other.lease("a")
         assert other.begin_effect("a", "refund").status == "started"
         say(other, "a", "1", lease=lease.token)  # its holder may go on
-        # The promoted one has nobody to copy to: it is not said that anybody holds this lease.
+        # The promoted one has nobody to copy to: it is not said that this effect was begun.
         with pytest.raises(MemoryStoreBackendError, match="0 of the 1 replicas") as caught:
-            store.lease("b")
+            store.begin_effect("a", "mail")
         assert caught.value.outcome == "unknown"

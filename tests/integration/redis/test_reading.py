@@ -113,6 +113,17 @@ def edited(store: Any) -> None:
         after = store.replace("a", [user(str(number)), user("dropped")], after=after).seqs[0]
 
 
+@pytest.mark.parametrize("limit", [None, 1_050])
+def test_a_history_of_more_ranges_than_one_answer_has_is_read_whole(store: Any, limit: int | None) -> None:
+    """session_state.lua has room for 1,000 of them; walk.lua goes on."""
+    after = 0
+    for number in range(1_100):
+        after = store.replace("a", [user(str(number)), user("dropped")], after=after).seqs[0]
+    store.replace("a", [], after=after)
+    said = [message.content for message in store.get_history("a", limit=limit)]
+    assert said == [*map(str, range(1_100))][-(limit or 1_100) :]
+
+
 def rolled_back(store: Any) -> None:
     """Roll back to long ago: none of the log's newest entries is in the history."""
     say(store, "a", *map(str, range(200)))

@@ -108,7 +108,7 @@ def test_a_script_works_as_much_at_ten_thousand_messages_as_at_ten(server: Valke
     """So no script holds the server for longer: it gives as many commands, and none that goes through the log."""
     work: list[list[list[str]]] = []
     with everturn.open(server.url, timeout=60) as store, monitored(server) as seen:
-        for length in (10, 10_000):
+        for length in (10, 10, 10_000):  # the first makes the server know the scripts
             snapshot = prepared(store, length)
             seen()
             for kind in ("append", "append with a key", "snapshot", "rollback", "undo", "clear", "undo", "set ttl"):
@@ -120,7 +120,7 @@ def test_a_script_works_as_much_at_ten_thousand_messages_as_at_ten(server: Valke
             store.erase("a")
             store.erase("warm")
             seen()
-    few, many = work
+    _, few, many = work
     assert many == few
     assert {words[0] for words in many} & {"XRANGE", "XREVRANGE", "LRANGE", "HGETALL"} <= {"XRANGE"}
 

@@ -68,7 +68,7 @@ with everturn.open("toy://here?namespace=n") as store:
 
 def test_a_process_that_lacks_it_says_which_there_are(tmp_path: Path) -> None:
     done = in_a_process_that_has_it(tmp_path, "import everturn; everturn.open('toy://here')")
-    assert "does not begin with a scheme there is a backend for: postgres://" in done.stderr
+    assert "does not begin with a scheme there is a backend for: dynamodb://, postgres://" in done.stderr
 
 
 def test_its_scheme_is_listed_with_the_others(url: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from tests.kit.sound.core import Core
 from tests.kit.sound.shapes import made
 
-CAUGHT_BY = ("strange-session-ids",)
+CAUGHT_BY = ("strange-session-ids", "isolation-of-long-ids")
 
 
 class Broken(Core):

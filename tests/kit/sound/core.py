@@ -193,6 +193,16 @@ class Core:
             self.touch(db, session)
             return messages[-1]
 
+    def delete(self, session: str, place: int) -> Any:
+        with self.change() as db:
+            self.begin(db, session)
+            messages = self.load(db, session)
+            if not 0 <= place < len(messages):
+                return None
+            self.set_all(db, session, messages[:place] + messages[place + 1 :])
+            self.touch(db, session)
+            return messages[place]
+
     def save_snapshot(self, session: str) -> str:
         with self.change() as db:
             self.begin(db, session)
@@ -219,6 +229,8 @@ class Core:
 
     def list_snapshots(self, session: str) -> list[str]:
         with self.view() as db:
+            if self.expired(db, session):
+                return []
             rows = db.execute("SELECT id FROM snapshots WHERE session = ? ORDER BY rowid", (session,)).fetchall()
         return [snapshot for (snapshot,) in rows]
 

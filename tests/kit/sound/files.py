@@ -41,6 +41,7 @@ class FileLists:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
+        sync_directory(path.parent)
 
     def add_messages(self, session_id: str, messages: Sequence[Any]) -> None:
         with self.locked(session_id) as path:
@@ -57,6 +58,15 @@ class FileLists:
     def clear(self, session_id: str) -> None:
         with self.locked(session_id) as path:
             path.unlink(missing_ok=True)
+
+
+def sync_directory(folder: Path) -> None:
+    """Save the names in a directory: without it, a power cut takes the rename back."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def factory(where: Path) -> FileLists:

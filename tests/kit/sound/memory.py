@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ class LockedLists:
 
     def add_messages(self, session_id: str, messages: Sequence[Any]) -> None:
         with self.lock:
-            self.sessions[session_id] = [*self.sessions.get(session_id, []), *messages]
+            self.sessions[session_id] = [*self.sessions.get(session_id, []), *deepcopy(list(messages))]
 
     def get_history(self, session_id: str) -> list[Any]:
         with self.lock:
-            return list(self.sessions.get(session_id, []))
+            return deepcopy(self.sessions.get(session_id, []))
 
     def trim(self, session_id: str, max_messages: int) -> None:
         with self.lock:
@@ -51,11 +52,11 @@ class AwaitedLists:
         async with self.lock:
             history = list(self.sessions.get(session_id, []))
             await asyncio.sleep(0)
-            self.sessions[session_id] = [*history, *messages]
+            self.sessions[session_id] = [*history, *deepcopy(list(messages))]
 
     async def get_history(self, session_id: str) -> list[Any]:
         await asyncio.sleep(0)
-        return list(self.sessions.get(session_id, []))
+        return deepcopy(self.sessions.get(session_id, []))
 
     async def clear(self, session_id: str) -> None:
         async with self.lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,9 @@ class Lease:
 
     def release(self) -> None:
         self.core.release(self.session, self.token)
+
+    def renew(self, seconds: float) -> None:
+        self.core.renew(self.session, self.token, seconds)
 
 
 class ResumingCore(Core):
@@ -60,6 +63,11 @@ class ResumingCore(Core):
         with self.change() as db:
             db.execute("UPDATE leases SET until = 0 WHERE session = ? AND token = ?", (session, token))
 
+    def renew(self, session: str, token: int, seconds: float) -> None:
+        with self.change() as db:
+            self.fence(db, session, token)
+            self.write_lease(db, session, token, time.time() + seconds)
+
     def fence(self, db: sqlite3.Connection, session: str, token: int) -> None:
         now, until = self.look(db, session)
         if now != token or until <= time.time():
@@ -84,9 +92,10 @@ class ResumingCore(Core):
     def begin_effect(self, session: str, key: str) -> dict[str, Any]:
         with self.change() as db:
             found = self.effect(db, session, key)
-            if found is None:
-                self.write_effect(db, session, key, "started")
-        return found or {"status": "new"}
+            if found is not None and found["status"] != "failed":
+                return found
+            self.write_effect(db, session, key, "started")
+        return {"status": "new"}
 
     def finish_effect(self, session: str, key: str, result: Any) -> None:
         with self.change() as db:
@@ -94,6 +103,22 @@ class ResumingCore(Core):
             if found is None or found["status"] != "started":
                 raise ValueError(f"effect {key!r} is not started")
             self.write_effect(db, session, key, "finished", result)
+
+    def fail_effect(self, session: str, key: str, error: Any) -> None:
+        with self.change() as db:
+            found = self.effect(db, session, key)
+            if found is None or found["status"] != "started":
+                raise ValueError(f"effect {key!r} is not started")
+            self.write_effect(db, session, key, "failed", error)
+
+    def once(self, session: str, key: str, do: Callable[[], Any]) -> Any:
+        found = self.begin_effect(session, key)
+        if found["status"] == "started":
+            raise ValueError(f"effect {key!r} is in doubt")
+        if found["status"] == "new":
+            self.finish_effect(session, key, do())
+            return self.begin_effect(session, key)["result"]
+        return found["result"]
 
 
 class ResumingLists(Lists):
@@ -113,6 +138,12 @@ class ResumingLists(Lists):
 
     def finish_effect(self, session_id: str, key: str, result: Any) -> None:
         self.core.finish_effect(session_id, key, result)
+
+    def fail_effect(self, session_id: str, key: str, error: Any) -> None:
+        self.core.fail_effect(session_id, key, error)
+
+    def once(self, session_id: str, key: str, do: Callable[[], Any]) -> Any:
+        return self.core.once(session_id, key, do)
 
 
 def made(core: type[ResumingCore] = ResumingCore) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -164,6 +165,9 @@ class LlamaIndex:
     def delete_messages(self, key: str) -> None:
         self.core.clear(key)
 
+    def delete_message(self, key: str, idx: int) -> Any:
+        return self.core.delete(key, idx)
+
     def delete_last_message(self, key: str) -> Any:
         return self.core.pop(key)
 
@@ -174,19 +178,30 @@ class Adk:
     def __init__(self, core: Core) -> None:
         self.core = core
 
+    def session(self, app_name: str, user_id: str, session_id: str) -> str:
+        """The core's session. No two names of an application, a user and a session make one name."""
+        return json.dumps([app_name, user_id, session_id])
+
     async def create_session(self, *, app_name: str, user_id: str, session_id: str) -> Any:
-        return SimpleNamespace(id=session_id, events=[])
+        return SimpleNamespace(id=session_id, app_name=app_name, user_id=user_id, events=[], state={})
 
     async def get_session(self, *, app_name: str, user_id: str, session_id: str) -> Any:
-        found = self.core.read(session_id)
-        return SimpleNamespace(id=session_id, events=[_event(*one) for one in found]) if found else None
+        found = self.core.read(self.session(app_name, user_id, session_id))
+        made = await self.create_session(app_name=app_name, user_id=user_id, session_id=session_id)
+        for author, text, changes in found:
+            made.events.append(_event(author, text))
+            made.state |= changes
+        return made if found else None
 
     async def append_event(self, session: Any, event: Any) -> Any:
-        self.core.append(session.id, [[event.author, event.content.parts[0].text]])
+        actions = getattr(event, "actions", None)
+        changes = {} if actions is None else actions.state_delta
+        row = [event.author, event.content.parts[0].text, changes]
+        self.core.append(self.session(session.app_name, session.user_id, session.id), [row])
         return event
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        self.core.clear(session_id)
+        self.core.clear(self.session(app_name, user_id, session_id))
 
 
 def _event(author: str, text: str) -> Any:
@@ -202,20 +217,31 @@ class LangGraph:
     def get_next_version(self, current: int | None, _channel: Any) -> int:
         return (current or 0) + 1
 
+    def session(self, config: Any) -> str:
+        """The core's session of a thread and namespace. No two of them make one name."""
+        named = config["configurable"]
+        return json.dumps([named["thread_id"], named.get("checkpoint_ns", "")])
+
     def get_tuple(self, config: Any) -> Any:
-        thread, checkpoint_id = config["configurable"]["thread_id"], config["configurable"].get("checkpoint_id")
+        session, checkpoint_id = self.session(config), config["configurable"].get("checkpoint_id")
         if checkpoint_id is None:
             with self.core.view() as db:
-                latest = self.core.latest(db, thread)
-            return _tuple(thread, latest) if latest else None
-        found = [row for row in self.core.read(thread) if row["checkpoint"]["id"] == checkpoint_id]
-        return _tuple(thread, found[0]) if found else None
+                latest = self.core.latest(db, session)
+            found = [latest] if latest else []
+        else:
+            found = [row for row in self.core.read(session) if row["checkpoint"]["id"] == checkpoint_id]
+        return self.tuple_of(config, found[0]) if found else None
+
+    def tuple_of(self, config: Any, row: Any) -> Any:
+        written = self.core.read(self.writes_of(config, row["checkpoint"]["id"]))
+        unique = {(task, number): (task, channel, value) for task, number, channel, value in written}
+        return _tuple(config["configurable"], row, [unique[name] for name in sorted(unique)])
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
-        thread, parent = config["configurable"]["thread_id"], config["configurable"].get("checkpoint_id")
-        row = {"checkpoint": checkpoint, "metadata": metadata, "parent": parent}
-        self.store(thread, row, parent)
-        return {"configurable": {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": checkpoint["id"]}}
+        named = config["configurable"]
+        row = {"checkpoint": checkpoint, "metadata": metadata, "parent": named.get("checkpoint_id")}
+        self.store(self.session(config), row, named.get("checkpoint_id"))
+        return {"configurable": {**named, "checkpoint_id": checkpoint["id"]}}
 
     def store(self, thread: str, row: Any, parent: str | None) -> None:
         with self.core.change() as db:
@@ -226,18 +252,27 @@ class LangGraph:
             self.core.put(db, thread, [row])
             self.core.touch(db, thread)
 
+    def writes_of(self, config: Any, checkpoint_id: str) -> str:
+        return json.dumps([*json.loads(self.session(config)), checkpoint_id])
+
     def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        raise NotImplementedError
+        rows = [[task_id, number, channel, value] for number, (channel, value) in enumerate(writes)]
+        self.core.append(self.writes_of(config, config["configurable"]["checkpoint_id"]), rows)
 
     def delete_thread(self, thread_id: str) -> None:
-        self.core.clear(thread_id)
+        with self.core.view() as db:
+            names = [name for (name,) in db.execute("SELECT session FROM sessions").fetchall()]
+        for name in names:
+            if json.loads(name)[0] == thread_id:
+                self.core.clear(name)
 
 
-def _tuple(thread: str, row: Any) -> Any:
+def _tuple(named: Any, row: Any, writes: list[Any]) -> Any:
     def config(checkpoint_id: str) -> Any:
-        return {"configurable": {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}}
+        return {"configurable": {**named, "checkpoint_id": checkpoint_id}}
 
     return SimpleNamespace(
+        pending_writes=writes,
         config=config(row["checkpoint"]["id"]),
         checkpoint=row["checkpoint"],
         metadata=row["metadata"],

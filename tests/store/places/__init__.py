@@ -1,5 +1,6 @@
 """Where the contract runs: every backend, behind both faces. A backend is added as a subclass of Place, here."""
 
+from tests.store.places.dynamodb import AsyncDynamoDB, DynamoDB
 from tests.store.places.place import Clock, Door, LoopThread, Place, Stored
 from tests.store.places.postgres import AsyncPostgres, Postgres
 from tests.store.places.redis import AsyncCluster, AsyncValkey, Cluster, Fake, Valkey
@@ -18,6 +19,8 @@ ALL: dict[str, type[Place]] = {
     "fakeredis": Fake,
     "postgres": Postgres,
     "postgres-async": AsyncPostgres,
+    "dynamodb": DynamoDB,
+    "dynamodb-async": AsyncDynamoDB,
     "toy": Toy,
 }
 

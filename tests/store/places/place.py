@@ -160,6 +160,7 @@ class Place:
     finds_everywhere = True  # find over all sessions
     orders_by_change = True  # sessions(order="recent")
     keeps_the_expired = True  # until writers and compact come by; else the backend sees to it
+    writers_reap = True  # what has expired, a step at a time; else only compact does
     has_readers = True  # whose transactions may need what was erased
     erases_by_age = True  # erase_all(changed_before=...)
     far = False  # a network lies between, which may keep a request that was given up

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -11,14 +12,18 @@ from typing import Any
 import psycopg
 
 import everturn
+from everturn.backends.dynamodb.client import TableAddress, driver_of
 from everturn.testing.servers import (
+    DynamoDBServer,
     PostgresServer,
     ValkeyCluster,
     ValkeyServer,
+    dynamodb_server,
     postgres_server,
     valkey_cluster,
     valkey_server,
 )
+from everturn.testing.servers.dynamodb import CREDENTIALS
 from tests.integration.toy_backend.installing import installed
 from tests.store.places.sqlite import Beside
 
@@ -46,6 +51,18 @@ class Servers:
         """A connection of our own to it, where there is a schema to look at."""
         everturn.open(self.postgres.url).close()
         return self._stack.enter_context(psycopg.connect(self.postgres.url, autocommit=True))
+
+    @cached_property
+    def dynamodb(self) -> DynamoDBServer:
+        server = self._stack.enter_context(dynamodb_server())
+        place = {"AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL_DYNAMODB": server.endpoint}
+        os.environ.update({**CREDENTIALS, **place})
+        return server
+
+    @cached_property
+    def beside_dynamodb(self) -> Any:
+        """A client of our own of it."""
+        return driver_of(TableAddress("everturn", "us-east-1", self.dynamodb.endpoint))
 
     @cached_property
     def beside_sqlite(self) -> Beside:

@@ -23,6 +23,7 @@ from everturn.backend import (
     Reading,
     Status,
     Take,
+    Where,
 )
 from everturn.backends._shared import paging
 from everturn.backends._shared.read_only import refuse_changes
@@ -34,6 +35,7 @@ from everturn.backends.postgres import (
     doctor,
     errors,
     fork_session,
+    listing,
     open_checks,
     reads,
     schema,
@@ -61,7 +63,7 @@ LEFTOVERS = (
     "the WAL and its archive, until they are recycled",
 )
 LAST = 2**62  # past every session number and seq
-PREPARED = frozenset({"read", "read_one_kind", "glance", "lease"})  # besides changes: what an agent asks at every turn
+PREPARED = frozenset({"read", "read_one_kind", "front", "glance", "lease"})  # besides changes: asked at every turn
 
 
 class PostgresBackend:
@@ -269,15 +271,16 @@ class PostgresBackend:
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
         return reads.changes(await self._ask("changes", (self._namespace, session_id, limit, self._now()), deadline))
 
-    async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
+    async def sessions(
+        self, prefix: str, limit: int, page: str | None, order: Order, deadline: float, *, where: Where | None = None
+    ) -> Page:
         token = paging.token_of(page, order)
         if token.by_change and token.is_first:
             ((began,),) = await self._ask("began", (self._now(),), deadline)
             token = paging.begun(token, began)
-        name = "sessions_by_change" if token.by_change else "sessions_by_name"
-        bounds = (prefix, paging.beyond(prefix), token.session_id, token.bound)
-        rows = await self._ask(name, (self._namespace, *bounds, limit, self._now()), deadline)
-        return paging.page_of(rows, token, limit)
+        name, parameters = listing.call_for(prefix, where, token)
+        rows = await self._ask(name, (self._namespace, *parameters, limit, self._now()), deadline)
+        return listing.page_in(rows, token, limit)
 
     async def find(
         self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float

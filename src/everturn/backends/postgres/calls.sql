@@ -26,10 +26,13 @@ SELECT everturn.glance_v1(%s, %s, %s)
 SELECT * FROM everturn.changes_v2(%s, %s, %s, %s)
 
 -- sessions_by_name: a page
-SELECT * FROM everturn.sessions_by_name_v1(%s, %s, %s, %s, %s, %s, %s)
+SELECT * FROM everturn.sessions_by_name_v4(%s, %s, %s, %s, %s, %s, %s)
 
 -- sessions_by_change: a page
-SELECT * FROM everturn.sessions_by_change_v1(%s, %s, %s, %s, %s, %s, %s)
+SELECT * FROM everturn.sessions_by_change_v4(%s, %s, %s, %s, %s, %s, %s)
+
+-- sessions_by_fact: a page of those that have certain facts
+SELECT * FROM everturn.sessions_by_fact_v4(%s, %s::pg_catalog.text::pg_catalog.jsonb, %s, %s, %s, %s, %s, %s, %s)
 
 -- began: the time from which on to look for sessions that changed while one pages
 SELECT everturn.began_v1(%s)

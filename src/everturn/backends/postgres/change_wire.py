@@ -21,6 +21,7 @@ from everturn.backend import (
     Fold,
     ForkRequest,
     Rollback,
+    SetFacts,
     SetTTL,
     Status,
     StoredEffect,
@@ -76,6 +77,7 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
     effect_body: str | None = None
     effect_by: str | None = None
     effect_note: str | None = None
+    facts: dict[str, str | None] | None = None
 
 
 class _EffectWire(msgspec.Struct, frozen=True, gc=False):
@@ -152,7 +154,7 @@ class RequestWindow(NamedTuple):
 
 def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) -> tuple[Any, ...]:
     """Give the parameters of change_v2 that tell of the changes: those behind the namespace and before the patience."""
-    turns = [request.effect.drafts if isinstance(request.effect, Append | Fold) else () for request in requests]
+    turns = [request.action.drafts if isinstance(request.action, Append | Fold) else () for request in requests]
     plain = [_is_plain(request) for request in requests]
     return (
         Texts([request.session_id.encode() for request in requests]),
@@ -168,17 +170,17 @@ def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) 
 
 def size_of(request: ChangeRequest) -> int:
     """Count the bytes of the entries of a change."""
-    effect = request.effect
-    return sum([len(draft.body) for draft in effect.drafts]) if isinstance(effect, Append | Fold) else 0
+    action = request.action
+    return sum([len(draft.body) for draft in action.drafts]) if isinstance(action, Append | Fold) else 0
 
 
 def _is_plain(request: ChangeRequest) -> bool:
     """Whether a change has nothing but its arrays: a turn of messages, without a key or an expectation."""
-    effect = request.effect
+    action = request.action
     return (
-        type(effect) is Append
-        and effect.after is None
-        and 0 < effect.messages == len(effect.drafts)
+        type(action) is Append
+        and action.after is None
+        and 0 < action.messages == len(action.drafts)
         and request.key is None
         and request.expected_version is None
         and request.expected_life is None
@@ -196,12 +198,12 @@ def answer(request: ChangeRequest | ForkRequest, row: Any) -> tuple[ChangeOutcom
     snapshot = None
     if (
         isinstance(request, ChangeRequest)
-        and isinstance(request.effect, TakeSnapshot)
+        and isinstance(request.action, TakeSnapshot)
         and status in ("applied", "replayed")
     ):
         snapshot = Snapshot(snapshot_id, request.session_id, life, label, version, messages, created_at)
     row = None
-    is_about_effect = isinstance(request, ChangeRequest) and isinstance(request.effect, BeginEffect | EndEffect)
+    is_about_effect = isinstance(request, ChangeRequest) and isinstance(request.action, BeginEffect | EndEffect)
     if is_about_effect and label is not None and status != "replayed":
         row = _decode_effect(label).row
     return ChangeOutcome(_STATUS[status], life, version, first_seq, count, snapshot, detail, row), told
@@ -234,40 +236,42 @@ def _expect(wire: _Wire, request: ChangeRequest | ForkRequest, window: RequestWi
 def _rest(request: ChangeRequest, window: RequestWindow) -> _Wire | dict[str, str]:
     if _is_plain(request):
         return {}
-    effect = request.effect
-    wire = _Wire(request.session_id, effect.kind, _hex(request.call), 0)
+    action = request.action
+    wire = _Wire(request.session_id, action.kind, _hex(request.call), 0)
     wire.ttl = request.ttl
     _expect(wire, request, window)
-    match effect:
+    match action:
         case Append():
-            drafts = effect.drafts
+            drafts = action.drafts
             wire.entries = len(drafts)
-            wire.messages = effect.messages
-            wire.dimension = effect.dimension
-            wire.after = effect.after
-            if effect.messages != len(drafts):
+            wire.messages = action.messages
+            wire.dimension = action.dimension
+            wire.after = action.after
+            if action.messages != len(drafts):
                 wire.kinds = [draft.kind for draft in drafts]
         case Trim(seen=seen) | Fold(seen=seen):
-            if isinstance(effect, Fold):
-                wire.entries, wire.messages, wire.dimension = 1, 0, effect.dimension
-                wire.kinds = [effect.draft.kind]
-            wire.floor, wire.kept, wire.hidden = effect.floor, effect.kept, effect.hidden
-            wire.seen_life, wire.seen_head, wire.seen_cleared = effect.life, seen.head, seen.cleared
+            if isinstance(action, Fold):
+                wire.entries, wire.messages, wire.dimension = 1, 0, action.dimension
+                wire.kinds = [action.draft.kind]
+            wire.floor, wire.kept, wire.hidden = action.floor, action.kept, action.hidden
+            wire.seen_life, wire.seen_head, wire.seen_cleared = action.life, seen.head, seen.cleared
             wire.seen_floor, wire.seen_kept = seen.floor, seen.kept
         case TakeSnapshot():
-            wire.snapshot_id, wire.label = effect.snapshot_id, effect.label
+            wire.snapshot_id, wire.label = action.snapshot_id, action.label
         case DeleteSnapshot():
-            wire.snapshot_id = effect.snapshot_id
+            wire.snapshot_id = action.snapshot_id
         case Rollback():
-            wire.snapshot_id, wire.to_version, wire.label = effect.snapshot_id, effect.version, effect.label
+            wire.snapshot_id, wire.to_version, wire.label = action.snapshot_id, action.version, action.label
         case Undo():
-            wire.drop_turns = effect.drop_turns
+            wire.drop_turns = action.drop_turns
         case SetTTL():
-            wire.seconds = effect.seconds
+            wire.seconds = action.seconds
+        case SetFacts():
+            wire.facts, wire.label = dict(action.facts), action.label
         case BeginEffect():
-            wire.label, wire.effect_attempt, wire.effect_by = effect.key, effect.repeats, effect.by
-            wire.effect_body = None if effect.request is None else effect.request.decode()
+            wire.label, wire.effect_attempt, wire.effect_by = action.key, action.repeats, action.by
+            wire.effect_body = None if action.request is None else action.request.decode()
         case EndEffect():
-            wire.label, wire.effect_attempt, wire.effect_note = effect.key, effect.attempt, effect.note
-            wire.effect_body = None if effect.body is None else effect.body.decode()
+            wire.label, wire.effect_attempt, wire.effect_note = action.key, action.attempt, action.note
+            wire.effect_body = None if action.body is None else action.body.decode()
     return wire

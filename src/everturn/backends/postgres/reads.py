@@ -19,7 +19,9 @@ BATCH = 128  # rows decoded at a time: what fits the processor's cache decodes a
 
 
 # In JSON a float may look like an int: SessionInfo's times and TTL are read as what they are, and so is a snapshot's.
-_Facts = tuple[str, str, int, int, int, int, int, int, float, float, float | None, float | None, str | None]
+_Facts = tuple[
+    str, str, int, int, int, int, int, int, float, float, float | None, float | None, str | None, dict[str, str]
+]
 _Snapshot = tuple[str, str | None, int, int, float]
 
 

@@ -13,7 +13,7 @@ from everturn.backends.postgres import statements
 from everturn.backends.postgres.executor import Executor, SqlCall
 from everturn.errors import InvalidInput, MemoryStoreBackendError, SchemaTooNew
 
-CURRENT = 3
+CURRENT = 4
 _LOCK = 0x65767274  # "evrt"
 
 

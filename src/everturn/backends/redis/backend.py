@@ -21,6 +21,7 @@ from everturn.backend import (
     Query,
     Reading,
     Take,
+    Where,
 )
 from everturn.backends._shared.server_warnings import Examination, Finding
 from everturn.backends.redis import (
@@ -99,7 +100,7 @@ class RedisBackend:
             reply = await self._sender.change(script, self._names.keys(request.session_id), args, now, deadline)
         except DamagedPart as exc:
             raise damaged_session(request.session_id, exc.part) from exc
-        return changes.outcome_of(reply, request.session_id, request.effect)
+        return changes.outcome_of(reply, request.session_id, request.action)
 
     async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:
         keys = self._names.keys(request.session_id)
@@ -118,8 +119,11 @@ class RedisBackend:
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
         return await self._across_lives(reads.latest, session_id, deadline, limit)
 
-    async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
-        return await listing.sessions(self._sender, self._names, prefix, limit, page, order, self._now(), deadline)
+    async def sessions(
+        self, prefix: str, limit: int, page: str | None, order: Order, deadline: float, *, where: Where | None = None
+    ) -> Page:
+        wanted = listing.PageRequest(prefix, where or {}, limit)
+        return await listing.sessions(self._sender, self._names, wanted, page, order, self._now(), deadline)
 
     async def find(
         self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from everturn.backend import (
+    MOST_FACTS,
+    Action,
     Append,
     BeginEffect,
     ChangeOutcome,
     ChangeRequest,
     Clear,
     DeleteSnapshot,
-    Effect,
     EndEffect,
     Fold,
     Rollback,
+    SetFacts,
     SetTTL,
     Status,
     TakeSnapshot,
@@ -30,15 +34,16 @@ from everturn.model import Snapshot
 
 _STATUSES = {status.value.encode(): status for status in Status}
 _APPLIED = Status.APPLIED, Status.REPLAYED
+_encode = msgspec.json.encode
 _RECEIPT = 5  # words of an answer that is a plain receipt
 
 
 def call_for(request: ChangeRequest, *, waits: bool) -> tuple[Script, list[Any]]:
     """Choose the script that carries out a change, and make its arguments. `waits`: replicas are waited for."""
-    kind = type(request.effect)
-    return scripts.OF_EFFECT[kind], [
+    kind = type(request.action)
+    return scripts.OF_ACTION[kind], [
         *common_args(request, waits=waits),
-        *_ARGUMENTS[kind](request.effect),
+        *_ARGUMENTS[kind](request.action),
         lease_arg(request),
     ]
 
@@ -64,54 +69,60 @@ def lease_arg(request: ChangeRequest) -> bytes | str:
     return b"" if request.lease is None else f"{request.lease.token} {request.lease.holder}"
 
 
-def _append(effect: Append) -> list[Any]:
-    values: list[bytes | str] = [b"%d %b" % (draft.checksum, draft.body) for draft in effect.drafts]
-    if effect.messages < len(values):
-        values = [part for draft, value in zip(effect.drafts, values, strict=True) for part in (draft.kind, value)]
+def _append(action: Append) -> list[Any]:
+    values: list[bytes | str] = [b"%d %b" % (draft.checksum, draft.body) for draft in action.drafts]
+    if action.messages < len(values):
+        values = [part for draft, value in zip(action.drafts, values, strict=True) for part in (draft.kind, value)]
     return [
-        b"" if effect.after is None else effect.after,
-        b"" if effect.dimension is None else effect.dimension,
-        effect.messages,
-        sum([len(draft.body) for draft in effect.drafts]),
+        b"" if action.after is None else action.after,
+        b"" if action.dimension is None else action.dimension,
+        action.messages,
+        sum([len(draft.body) for draft in action.drafts]),
         *values,
     ]
 
 
-def _fold(effect: Fold) -> list[Any]:
-    draft = effect.draft
+def _fold(action: Fold) -> list[Any]:
+    draft = action.draft
     dimension = "" if draft.dimension is None else draft.dimension
-    return [*_trim(effect), dimension, len(draft.body), b"%d %b" % (draft.checksum, draft.body)]
+    return [*_trim(action), dimension, len(draft.body), b"%d %b" % (draft.checksum, draft.body)]
 
 
-def _trim(effect: Trim | Fold) -> list[Any]:
-    seen = effect.seen
+def _trim(action: Trim | Fold) -> list[Any]:
+    seen = action.seen
     return [
         seen.head,
         f"{seen.cleared} {seen.floor} {kept_text(seen.kept)}",
-        "" if effect.floor is None else effect.floor,
-        kept_text(effect.kept),
-        effect.hidden,
-        effect.life,
+        "" if action.floor is None else action.floor,
+        kept_text(action.kept),
+        action.hidden,
+        action.life,
     ]
 
 
-_ARGUMENTS: dict[type[Effect], Callable[[Any], list[Any]]] = {
+def _facts(action: SetFacts) -> list[Any]:
+    pairs = [(_encode(name), b"" if value is None else _encode(value)) for name, value in action.facts]
+    return [action.label, MOST_FACTS, *(part for pair in pairs for part in pair)]
+
+
+_ARGUMENTS: dict[type[Action], Callable[[Any], list[Any]]] = {
     Append: _append,
     Trim: _trim,
     Fold: _fold,
     Clear: lambda _: [],
-    TakeSnapshot: lambda effect: [effect.snapshot_id, "" if effect.label is None else "1", effect.label or ""],
-    DeleteSnapshot: lambda effect: [effect.snapshot_id],
-    Rollback: lambda effect: [effect.snapshot_id or "", 0 if effect.version is None else effect.version],
-    Undo: lambda effect: ["1" if effect.drop_turns else ""],
-    SetTTL: lambda effect: ["" if effect.seconds is None else repr(effect.seconds)],
+    TakeSnapshot: lambda action: [action.snapshot_id, "" if action.label is None else "1", action.label or ""],
+    DeleteSnapshot: lambda action: [action.snapshot_id],
+    Rollback: lambda action: [action.snapshot_id or "", 0 if action.version is None else action.version],
+    Undo: lambda action: ["1" if action.drop_turns else ""],
+    SetTTL: lambda action: ["" if action.seconds is None else repr(action.seconds)],
+    SetFacts: _facts,
     BeginEffect: effects.begin_args,
     EndEffect: effects.end_args,
 }
-"""The arguments of each effect, behind the common ones, as its script in lua/ reads them."""
+"""The arguments of each action, behind the common ones, as its script in lua/ reads them."""
 
 
-def outcome_of(reply: bytes, session_id: str, effect: Effect) -> ChangeOutcome:
+def outcome_of(reply: bytes, session_id: str, action: Action) -> ChangeOutcome:
     """Read the answer to a change. Raises CorruptEntry if the session has lost its meta."""
     parts = reply.split(b" ")
     if len(parts) == _RECEIPT and parts[0] == b"applied":
@@ -123,13 +134,13 @@ def outcome_of(reply: bytes, session_id: str, effect: Effect) -> ChangeOutcome:
     status = _STATUSES[word]
     life, version = life_named.decode(), int(version_named)
     row = None
-    if isinstance(effect, BeginEffect | EndEffect) and newline and status is not Status.REPLAYED:
-        row = effects.told_effect(effect, label)
+    if isinstance(action, BeginEffect | EndEffect) and newline and status is not Status.REPLAYED:
+        row = effects.told_effect(action, label)
     if status not in _APPLIED:
         life = "" if life == "-" else life
         return ChangeOutcome(status, life, version, int(first), int(count), detail=int(rest[0] or 0), effect=row)
     snapshot = None
-    if isinstance(effect, TakeSnapshot):
+    if isinstance(action, TakeSnapshot):
         name, at, messages = rest
         named = label.decode() if newline else None
         snapshot = Snapshot(name.decode(), session_id, life, named, version, int(messages), int(at) / MICROSECONDS)

@@ -168,6 +168,7 @@ class Sender:
         """Do as a refusal says: load the script, or ask another node. Returns the node that answered, and replies."""
         target: Node | None = None
         asking = False
+        commands = [command.again() if isinstance(command, ScriptCall) else command for command in commands]
         for _ in range(MOST_ATTEMPTS - 1):
             if refusal.code == "NOSCRIPT":
                 commands = [command.in_full() if isinstance(command, ScriptCall) else command for command in commands]

@@ -16,7 +16,7 @@ from everturn.backends.redis.keys import PARTS, KeyNames, Keys
 from everturn.backends.redis.reads import PAGE, FetchedEntries
 from everturn.backends.redis.session_state import PathWindow, SessionView, read_view, walk
 from everturn.backends.redis.staged_rows import StagedRows, put
-from everturn.backends.redis.stored_form import state_text
+from everturn.backends.redis.stored_form import facts_text, state_text
 from everturn.core.codec import missing
 from everturn.core.paths import Jump, Range, clip, merge
 from everturn.errors import MemoryStoreBackendError
@@ -95,7 +95,8 @@ class _StagedCopy:
         state, session = self._view.state, self._view.session
         dimension = "" if session is None or session.dimension is None else session.dimension
         staged = self._entries, self._others, len(self._jumps)
-        return [state_text(state), state.head, dimension, origin, *staged]
+        facts = {} if session is None else session.info.facts
+        return [state_text(state), state.head, dimension, origin, *staged, facts_text(facts)]
 
     async def stage(self, request: ForkRequest) -> int:
         """Write the copy. Returns the first seq that should be there and is not; 0 if all are."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from everturn.backend import Order, Query
+from everturn.backend import Order, Query, Where, has_facts
 from everturn.backends._shared import paging
 from everturn.backends.redis import errors, scripts
 from everturn.backends.redis.changes import damaged_session
@@ -23,6 +23,7 @@ from everturn.errors import InvalidInput, Unsupported
 from everturn.model import Page, SessionInfo
 
 SCANNED = 1000  # keys looked at by one SCAN
+READ_AT_ONCE = 100  # sessions whose facts one round trip reads
 FEW_SCANS = 16  # a server that can be scanned so quickly is scanned for every page, to list it in order
 DONE = 1 << 20  # past every master
 
@@ -40,58 +41,103 @@ class _PageToken(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     cursor: str = "0"
 
 
+class PageRequest(msgspec.Struct, frozen=True):
+    """Sessions that a page is to list: their prefix, their facts, and how many."""
+
+    prefix: str
+    where: Where
+    limit: int
+
+
 async def sessions(
-    sender: Sender, names: KeyNames, prefix: str, limit: int, page: str | None, order: Order, now: str, deadline: float
+    sender: Sender, names: KeyNames, wanted: PageRequest, page: str | None, order: Order, now: str, deadline: float
 ) -> Page:
     """Return one page of live sessions: ordered by id, but in a large store only within a page. No session is missed.
-    In a large store one may come twice, as with SCAN."""
+    In a large store one may come twice, as with SCAN.
+
+    Sessions with certain facts are found by a look at every session, for as long as half of the time is not over."""
     if order is not None:
         raise Unsupported(
             "Redis keeps no order of change over all sessions; read all pages of sessions() and sort by changed_at, "
             "or use SQLite or PostgreSQL"
         )
     try:
-        prefix.encode()
+        wanted.prefix.encode()
     except UnicodeEncodeError:
         raise InvalidInput("has a lone surrogate, which no id has", path="prefix") from None
     token = _PageToken(past="") if page is None else paging.read(page, _PageToken)
+    listing = _Listing(sender, names, wanted, now, deadline)
     if token.past is not None:
         past = token.past.encode()
-        ids = await _few(sender, names, prefix, deadline)
+        ids = await listing.few()
         if ids is not None:
             following = sorted((name for name in ids if name.encode() > past), key=str.encode)
-            infos = await _infos(sender, names, following[:limit], now, deadline)
-            more = len(following) > limit
-            return Page(infos, paging.write(_PageToken(past=following[limit - 1])) if more else None)
+            infos, looked_at = await listing.infos(following, wanted.limit)
+            more = len(following) > looked_at
+            return Page(infos, paging.write(_PageToken(past=following[looked_at - 1])) if more else None)
         token = _PageToken()
-    return await _many(sender, names, prefix, limit, token, now, deadline)
+    return await listing.many(token)
 
 
-async def _few(sender: Sender, names: KeyNames, prefix: str, deadline: float) -> set[str] | None:
-    """Return every id with the prefix; None if there are too many keys to scan for each page."""
-    token = _PageToken()
-    found: set[str] = set()
-    for _ in range(FEW_SCANS):
-        token, ids = await _scan(sender, names, prefix, token, deadline)
-        found.update(ids)
-        if token.master == DONE:
-            return found
-    return None
+class _Listing:
+    """Reads one page."""
 
+    def __init__(self, sender: Sender, names: KeyNames, wanted: PageRequest, now: str, deadline: float) -> None:
+        self._sender = sender
+        self._names = names
+        self._wanted = wanted
+        self._now = now
+        self._deadline = deadline
+        self._half_time = (time.monotonic() + deadline) / 2
 
-async def _many(
-    sender: Sender, names: KeyNames, prefix: str, limit: int, token: _PageToken, now: str, deadline: float
-) -> Page:
-    half_time = (time.monotonic() + deadline) / 2
-    found = set(token.left)
-    while token.master != DONE and len(found) < limit and time.monotonic() < half_time:
-        token, ids = await _scan(sender, names, prefix, token, deadline)
-        found.update(ids)
-    names_found = sorted(found, key=str.encode)
-    infos = await _infos(sender, names, names_found[:limit], now, deadline)
-    if token.master == DONE and len(found) <= limit:
-        return Page(infos, None)
-    return Page(infos, paging.write(_PageToken(None, names_found[limit:], token.master, token.cursor)))
+    @property
+    def _has_time(self) -> bool:
+        return time.monotonic() < self._half_time
+
+    async def few(self) -> set[str] | None:
+        """Return every id with the prefix; None if there are too many keys to scan for each page."""
+        token = _PageToken()
+        found: set[str] = set()
+        for _ in range(FEW_SCANS):
+            token, ids = await _scan(self._sender, self._names, self._wanted.prefix, token, self._deadline)
+            found.update(ids)
+            if token.master == DONE:
+                return found
+        return None
+
+    async def many(self, token: _PageToken) -> Page:
+        """Return a page of a store that has too many keys to scan for each page."""
+        limit = self._wanted.limit
+        left, seen = set(token.left), set[str]()
+        infos: tuple[SessionInfo, ...] = ()
+        while True:
+            while token.master != DONE and len(left) < limit and self._has_time:
+                token, ids = await _scan(self._sender, self._names, self._wanted.prefix, token, self._deadline)
+                left.update(each for each in ids if each not in seen)  # a session has several keys
+            found = sorted(left, key=str.encode)
+            some, looked_at = await self.infos(found, limit - len(infos))
+            infos, left = (*infos, *some), set(found[looked_at:])
+            seen.update(found[:looked_at])
+            if token.master == DONE and not left:
+                return Page(infos, None)
+            if not self._wanted.where or len(infos) >= limit or not self._has_time:
+                return Page(infos, paging.write(_PageToken(None, found[looked_at:], token.master, token.cursor)))
+
+    async def infos(self, ids: Sequence[str], most: int) -> tuple[tuple[SessionInfo, ...], int]:
+        """Read sessions in this order until there are so many with the facts that are asked for, or half of the time is
+        over. Returns them, and how many ids were looked at."""
+        if not self._wanted.where:
+            return await _infos(self._sender, self._names, ids[:most], self._now, self._deadline), min(most, len(ids))
+        found: list[SessionInfo] = []
+        looked_at = 0
+        while looked_at < len(ids) and len(found) < most and (self._has_time or not looked_at):
+            some = ids[looked_at : looked_at + READ_AT_ONCE]
+            infos = await _infos(self._sender, self._names, some, self._now, self._deadline)
+            found += [info for info in infos if has_facts(info.facts, self._wanted.where)]
+            looked_at += len(some)
+        if len(found) > most:
+            looked_at = ids.index(found[most - 1].session_id) + 1
+        return tuple(found[:most]), looked_at
 
 
 async def _scan(

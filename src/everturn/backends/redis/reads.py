@@ -74,9 +74,8 @@ class FetchedEntries:
         self._covered += ranges
 
     def _put(self, rows: Sequence[Any]) -> None:
-        names, fields = zip(*rows, strict=True) if rows else ((), ())
-        kinds, values = [field[0] for field in fields], [field[1] for field in fields]
-        seqs = seqs_of(names)
+        seqs = seqs_of([name for name, _ in rows])
+        kinds, values = [fields[0] for _, fields in rows], [fields[1] for _, fields in rows]
         owner = f" {self.life}".encode()
         if kinds.count(b"message" + owner) == len(kinds):
             self.values.update(zip(seqs, values, strict=True))
@@ -89,10 +88,10 @@ class FetchedEntries:
 
     async def fetch(self, ranges: Iterable[Range]) -> None:
         """Fetch all entries of the ranges that are not here yet: a few thousand in a round trip."""
-        wanted = minus(ranges, self._covered) if self._covered else list(ranges)
+        wanted = minus(_joined(ranges), self._covered)
         commands: list[Command] = []
         size = 0
-        for first, last in _joined(wanted):
+        for first, last in wanted:
             for low in range(first, last + 1, PAGE):
                 high = min(low + PAGE - 1, last)
                 commands.append(("XRANGE", self._key, low, high))

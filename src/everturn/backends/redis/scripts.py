@@ -31,33 +31,40 @@ from importlib.resources import files
 import msgspec
 
 from everturn.backend import (
+    Action,
     Append,
     BeginEffect,
     Clear,
     DeleteSnapshot,
-    Effect,
     EndEffect,
     Fold,
     Rollback,
+    SetFacts,
     SetTTL,
     TakeSnapshot,
     Trim,
     Undo,
 )
 
+RETRY = 7  # the argument of a change that says whether it is a retry; changes.py makes it, _change.lua reads it
+
 
 class Script(msgspec.Struct, frozen=True, gc=False):
-    """A script: its text, and the hash by which a server knows it once it has run it."""
+    """A script: its text, and the hash by which a server knows it once it has run it.
+
+    `is_change` says that it has the arguments of _change.lua, RETRY among them.
+    """
 
     text: bytes
     sha: bytes
+    is_change: bool = False
 
 
-def _load(*names: str) -> Script:
+def _load(*names: str, is_change: bool = False) -> Script:
     folder = files(__package__).joinpath("lua")
     text = b"\n".join(folder.joinpath(f"{name}.lua").read_bytes() for name in names)
     # Redis names a script by its SHA-1. It is a name here, no protection.
-    return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+    return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode(), is_change)
 
 
 _SESSION = ("_check", "_state", "_sealed")
@@ -65,7 +72,7 @@ _PATH = (*_SESSION, "_path", "_others")
 
 
 def _change(*names: str) -> Script:
-    return _load("_clock", *_PATH, "_keys", "_lease", "_change", *names, "_commit")
+    return _load("_clock", *_PATH, "_keys", "_lease", "_change", *names, "_commit", is_change=True)
 
 
 # --- changes: one script each, atomic --------------------------------------------------------------------------------
@@ -78,6 +85,7 @@ DELETE_SNAPSHOT = _change("delete_snapshot")
 ROLLBACK = _change("_version", "rollback")
 UNDO = _change("undo")
 TTL = _change("ttl")
+FACTS = _change("facts")
 BEGIN_EFFECT = _change("_effect", "begin_effect")
 END_EFFECT = _change("_effect", "end_effect")
 FORK = _change("fork")
@@ -95,7 +103,7 @@ STAGE = _load("_clock", *_PATH, "_rows", "stage")
 RESTORE = _load("_clock", *_PATH, "_rows", "restore")
 RECLAIM = _load(*_SESSION, "_keys", "reclaim")
 
-OF_EFFECT: Mapping[type[Effect], Script] = {
+OF_ACTION: Mapping[type[Action], Script] = {
     Append: APPEND,
     Trim: TRIM,
     Fold: FOLD,
@@ -105,6 +113,7 @@ OF_EFFECT: Mapping[type[Effect], Script] = {
     Rollback: ROLLBACK,
     Undo: UNDO,
     SetTTL: TTL,
+    SetFacts: FACTS,
     BeginEffect: BEGIN_EFFECT,
     EndEffect: END_EFFECT,
 }

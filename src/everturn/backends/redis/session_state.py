@@ -177,8 +177,8 @@ def view_of(session_id: str, reply: Sequence[Any], *, front: bool = False) -> Se
 
 
 def _view(session_id: str, reply: Sequence[Any], *, front: bool) -> SessionView:
-    status, listed, undo, forgotten, state, others, window, facts = reply[0].split(b"\n", 7)
-    session = session_of(session_id, facts, undo, forgotten)
+    status, listed, undo, forgotten, found_by, state, others, window, facts = reply[0].split(b"\n", 8)
+    session = session_of(session_id, facts, undo, forgotten, found_by)
     if status != b"found":
         return SessionView(Status(status.decode()), session)
     behind = 1 + int(listed)  # snapshots

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from everturn.backends.redis.errors import DamagedPart
 from everturn.core.codec import EntryRow, MessageRow
+from everturn.core.facts import decode_facts
 from everturn.core.message_batches import Columns
 from everturn.core.paths import Jump, Range, State
 from everturn.core.signal_exceptions import is_interruption
@@ -18,6 +19,7 @@ from everturn.transfer.session_lines import UndoPart
 
 MICROSECONDS = 1_000_000
 
+_encode = msgspec.json.encode
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
 
 
@@ -97,8 +99,8 @@ def ranges_text(ranges: Sequence[Range]) -> str:
     return ",".join(f"{first}-{last}" for first, last in ranges)
 
 
-def session_of(session_id: str, lines: bytes, undo: bytes, forgotten: bytes) -> StoredSession:
-    """Read a session from the facts in meta, one a line: `check_of` in lua/_check.lua."""
+def session_of(session_id: str, lines: bytes, undo: bytes, forgotten: bytes, found_by: bytes = b"") -> StoredSession:
+    """Read a session from the fields of meta, one a line: `check_of` in lua/_check.lua. `found_by`: set_facts's."""
     life, version, last_seq, state, size, dimension, ttl, expires_at, created_at, changed_at, rest = lines.split(
         b"\n", 10
     )
@@ -119,8 +121,14 @@ def session_of(session_id: str, lines: bytes, undo: bytes, forgotten: bytes) -> 
         float(ttl) if ttl else None,
         float(expires_at) / MICROSECONDS if expires_at else None,
         origin.decode() or None,
+        decode_facts(b"{%b}" % found_by) if found_by else {},
     )
     return StoredSession(info, int(dimension) if dimension else None, steps, forgotten, parts)
+
+
+def facts_text(facts: Mapping[str, str]) -> bytes:
+    """Write facts as lua/facts.lua keeps them: a line `"name":"value"` for each."""
+    return b"\n".join(b"%b:%b" % (_encode(name), _encode(value)) for name, value in facts.items())
 
 
 def _undo_step(text: bytes) -> UndoPart:

@@ -27,10 +27,12 @@ from everturn.backends.redis.stored_form import (
     change_of,
     entry_row,
     entry_value,
+    facts_text,
     is_sealed,
     kind_in,
     ranges_of,
     ranges_text,
+    seal,
     seq_of,
     state_text,
     undo_text,
@@ -77,6 +79,7 @@ async def outline(sender: Sender, keys: Keys, session_id: str, now: str, deadlin
         tuple(map(_snapshot_part, view.snapshots)),
         view.session.undo,
         tuple(map(EffectPart.of, rows.effects)),
+        info.facts,
     )
 
 
@@ -230,6 +233,8 @@ def _fields(outline: Outline) -> list[Any]:
         "ttl": "" if outline.ttl is None else repr(outline.ttl),
         "forked_from": outline.forked_from or "",
     }
+    if outline.facts:
+        fields["facts"] = seal(outline.life, "facts", facts_text(outline.facts))
     rows = effects.fields_of(outline.life, (part.row for part in outline.effects))
     return [*(part for pair in fields.items() for part in pair), *rows]
 

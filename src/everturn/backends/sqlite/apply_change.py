@@ -18,6 +18,7 @@ from everturn.backends.sqlite.path_walk import PathWalk
 from everturn.backends.sqlite.plan_reader import PlanReader
 from everturn.backends.sqlite.row_checksums import facts, of_entries, of_lines, sealed
 from everturn.backends.sqlite.session_row import SessionRow, change_columns, columns_of, load, store
+from everturn.core.facts import encode_facts
 from everturn.core.paths import Jump, State
 from everturn.core.plan_change import Plan, plan_change
 from everturn.errors import MemoryStoreBackendError
@@ -43,7 +44,7 @@ def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
         return _refusal(Status.CONFLICT, session)
     if request.lease is not None and leases.is_refused(db, session, request, now):
         return _refusal(Status.LEASE_LOST, session)
-    planned = plan_change(session, request.effect, PlanReader(db, session or NO_SESSION))
+    planned = plan_change(session, request.action, PlanReader(db, session or NO_SESSION))
     if isinstance(planned, Status):
         return effects.with_row(db, session, request, _refusal(planned, session), now)
     if planned.state.head > LAST_SEQ:
@@ -105,7 +106,7 @@ def _first_receipt(session: SessionRow, request: ChangeRequest, row: Any, *, is_
     if is_reuse:
         return ChangeOutcome(Status.KEY_REUSED, session.life, version, first_seq, count)
     snapshot = None
-    if isinstance(request.effect, TakeSnapshot):
+    if isinstance(request.action, TakeSnapshot):
         snapshot = Snapshot(snapshot_id, request.session_id, session.life, label, version, messages, created_at)
     return ChangeOutcome(Status.REPLAYED, session.life, version, first_seq, count, snapshot)
 
@@ -138,7 +139,7 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
         size += row.size
         insert(db, session.no, row, first, now)
     if planned.undoable:
-        undo_steps = _push_undo(db, session, planned.state, request.effect.kind, version)
+        undo_steps = _push_undo(db, session, planned.state, request.action.kind, version)
     if planned.undone is not None:
         db.execute(SQL["pop_undo"], (planned.undone.id,))
         undo_steps -= 1
@@ -162,16 +163,18 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
         expires_at = max(expires_at, session.expires_at)  # a change by a clock that is behind does not shorten the TTL
     dimension = session.dimension or planned.dimension
     facts_now = (version, session.last_seq + count, planned.state, size, dimension, ttl, expires_at)
-    beside = (session.forked_from, snapshots, undo_steps, last_jump)
+    found_by = session.facts_text if planned.facts is None else encode_facts(planned.facts)
+    beside = (session.forked_from, snapshots, undo_steps, last_jump, found_by)
     store(
         db,
         SessionRow(session.no, session.session_id, session.life, *facts_now, session.created_at, now, *beside),
+        facts=planned.facts is not None,
     )
     db.execute(
         SQL["insert_change"],
         sealed(
-            *(base + version, request.effect.kind, request.call, request.key, request.content, first, count),
-            *(getattr(request.effect, "snapshot_id", None), getattr(request.effect, "label", None), now, *where),
+            *(base + version, request.action.kind, request.call, request.key, request.content, first, count),
+            *(getattr(request.action, "snapshot_id", None), getattr(request.action, "label", None), now, *where),
         ),
     )
     return ChangeOutcome(Status.APPLIED, session.life, version, first, count, snapshot, effect=written)

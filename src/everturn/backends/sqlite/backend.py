@@ -28,8 +28,10 @@ from everturn.backend import (
     Query,
     Reading,
     Take,
+    Where,
 )
 from everturn.backends._shared.server_warnings import Examination
+from everturn.backends._shared.steady_clock import Clock
 from everturn.backends._shared.verification import SURPRISES, unreadable_session, unreadable_store
 from everturn.backends.sqlite import apply_change as applying
 from everturn.backends.sqlite import (
@@ -45,7 +47,6 @@ from everturn.backends.sqlite import (
     transfer,
     verify,
 )
-from everturn.backends.sqlite.clock import Clock
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.database import Database
 from everturn.backends.sqlite.errors import BAD_CHECKSUM, DamagedFile, translated
@@ -160,8 +161,12 @@ class SqliteOperations(ABC):
         work = raising_corrupt_entry(session_id, lambda db: reads.changes(db, session_id, limit, self._now(db)))
         return await self._naming_damage(session_id, self._read, work, deadline)
 
-    async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
-        work = raising_corrupt_entry(None, lambda db: listing.sessions(db, prefix, limit, page, order, self._now(db)))
+    async def sessions(
+        self, prefix: str, limit: int, page: str | None, order: Order, deadline: float, *, where: Where | None = None
+    ) -> Page:
+        work = raising_corrupt_entry(
+            None, lambda db: listing.sessions(db, prefix, limit, page, order, self._now(db), where)
+        )
         try:
             return await self._read(work, deadline)
         except DamagedFile as exc:

@@ -57,7 +57,7 @@ def with_row(
     db: Connection, session: SessionRow | None, request: ChangeRequest, outcome: ChangeOutcome, now: float
 ) -> ChangeOutcome:
     """Add the row of the effect to the answer to a request that was to begin or end it."""
-    action = request.effect
+    action = request.action
     if session is None or not isinstance(action, BeginEffect | EndEffect):
         return outcome
     row = effect_of(db, session, action.key)

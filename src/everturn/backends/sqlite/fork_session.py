@@ -73,7 +73,9 @@ def _copy(db: Connection, source: SessionRow, state: State, birth: ChangeRequest
     copied = msgspec.structs.replace(
         target, last_seq=state.head, bytes=size, dimension=source.dimension, last_jump=last_jump
     )
-    return apply_change.write(db, copied, Plan(state), birth, now)
+    # A copy of a user's session is that user's, too: whoever erases by a fact must find it.
+    facts = source.facts or None
+    return apply_change.write(db, copied, Plan(state, facts=facts), birth, now)
 
 
 def portions(ranges: list[tuple[int, int, int]]) -> Iterator[list[tuple[int, int, int]]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from everturn.backend import Order
+from everturn.backend import Order, Where, has_facts
 from everturn.backends._shared import paging
 from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
@@ -27,17 +27,22 @@ from everturn.core.codec import EntryRow, checksum, damaged, missing
 from everturn.model import SUMMARY, Page
 
 SQL = statements.load("listing.sql")
+MANY = 100  # sessions with a fact are counted up to here, to find the rarest fact
 _BY_NAME = ("namespace", "prefix", "beyond", "past")
 
 
-def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: Order, now: float) -> Page:
-    """List one page of live sessions. Raises ValueError if the index of names is damaged."""
+def sessions(
+    db: Connection, prefix: str, limit: int, page: str | None, order: Order, now: float, where: Where | None = None
+) -> Page:
+    """List one page of live sessions. Raises ValueError if the index of names, or that of facts, is damaged."""
     token = paging.token_of(page, order)
     if token.by_change and token.is_first:
         token = paging.begun(token, now)
     bounds: dict[str, Any] = {"namespace": db.namespace, "prefix": prefix, "beyond": paging.beyond(prefix)}
     bounds |= {"past": token.session_id, "bound": token.bound}
-    if token.by_change:
+    if where:
+        found = _by_fact(db, bounds, where, limit, now, by_change=token.by_change)
+    elif token.by_change:
         found = _by_change(db, bounds, limit, now)
     else:
         found = _by_name(db, bounds, limit, now)
@@ -68,6 +73,36 @@ def _by_change(db: Connection, bounds: Mapping[str, Any], limit: int, now: float
         db, [name for (name,) in db.execute(SQL["names_in_order"], within)], within | {"past": None}, None
     )
     return found
+
+
+def _by_fact(
+    db: Connection, bounds: Mapping[str, Any], where: Where, limit: int, now: float, *, by_change: bool
+) -> list[SessionRow]:
+    """Read the sessions that have the rarest of the facts, by the index of facts, and leave out those without the
+    others."""
+    name, value = min(where.items(), key=lambda fact: db.value(SQL["count_with_fact"], (db.namespace, *fact, MANY)))
+    within = {key: bounds[key] for key in _BY_NAME} | {"name": name, "value": value}
+    if by_change:
+        within["past"] = ""
+    found: list[SessionRow] = []
+    for session_id, *columns in db.execute(SQL["sessions_by_fact"], within):
+        if (
+            tuple(columns[1:4]) != (db.namespace, session_id, 0)
+            or (session := from_columns(columns)).facts.get(name) != value
+        ):
+            raise ValueError(f"the index of facts leads to {tuple(columns[1:4])!a}, which has not the fact {name!a}")
+        is_listed = (
+            (session.changed_at, session_id) < (bounds["bound"], bounds["past"])
+            if by_change
+            else (session.changed_at >= bounds["bound"])
+        )
+        if is_listed and not session.is_over(now) and has_facts(session.facts, where):
+            found.append(session)
+            if len(found) == limit and not by_change:
+                break
+    if by_change:
+        found.sort(key=lambda session: (session.changed_at, session.session_id), reverse=True)
+    return found[:limit]
 
 
 def _refuse_lost_names(db: Connection, names: list[str], within: Mapping[str, Any], last: str | None) -> None:

@@ -54,3 +54,6 @@ class PlanReader:
 
     def effect(self, key: str) -> StoredEffect | None:
         return effect_of(self._db, self._session, key)
+
+    def facts(self) -> dict[str, str]:
+        return self._session.facts

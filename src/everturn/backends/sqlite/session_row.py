@@ -14,6 +14,7 @@ from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.row_checksums import all_unsealed, of_row, seconds, unsealed
+from everturn.core.facts import decode_facts
 from everturn.core.paths import Jump, State
 from everturn.core.plan_change import UndoStep
 from everturn.core.requests import REMEMBERED
@@ -28,7 +29,8 @@ UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # raised by a row th
 
 
 class SessionRow(msgspec.Struct, frozen=True, gc=False):
-    """The row of a live session. `snapshots` and `undo_steps` count its rows there; `last_jump` is a seq, or 0."""
+    """The row of a live session. `snapshots` and `undo_steps` count its rows there; `last_jump` is a seq, or 0;
+    `facts_text` is the JSON of its facts."""
 
     no: int
     session_id: str
@@ -46,6 +48,12 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
     snapshots: int = 0
     undo_steps: int = 0
     last_jump: int = 0
+    facts_text: str | None = None
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The facts that set_facts set. Raises msgspec.MsgspecError if the text is damaged."""
+        return decode_facts(self.facts_text)
 
     @property
     def base(self) -> int:
@@ -66,7 +74,7 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
         return SessionInfo(
             *(self.session_id, self.life, self.version, self.state.messages, self.last_seq, self.bytes),
             *(self.snapshots, self.undo_steps, self.created_at, self.changed_at),
-            *(self.ttl, self.expires_at, self.forked_from),
+            *(self.ttl, self.expires_at, self.forked_from, self.facts),
         )
 
 
@@ -104,14 +112,16 @@ def from_columns(row: Sequence[Any], bad: list[str] | None = None) -> SessionRow
             raise
         bad.append(str(exc))
         columns = row[:-1]
-        refuse_bad_numbers(*columns[5:7], columns[12], *columns[19:])
+        refuse_bad_numbers(*columns[5:7], columns[12], *columns[19:22])
     no, _, session_id, _, life, version, last_seq, *rest = columns
     return SessionRow(no, session_id, life, version, last_seq, state_from(rest[:5]), *rest[5:])
 
 
-def store(db: Connection, session: SessionRow) -> None:
-    """Write the columns of a live session, with their checksum."""
+def store(db: Connection, session: SessionRow, *, facts: bool = False) -> None:
+    """Write the columns of a live session, with their checksum. `facts`: these too, if they are not as they were."""
     row = session
+    if facts:
+        db.execute(SQL["update_facts"], (row.facts_text, row.no))
     ttl = None if row.ttl is None else seconds(row.ttl)
     expires_at = None if row.expires_at is None else seconds(row.expires_at)
     changing = (
@@ -119,7 +129,7 @@ def store(db: Connection, session: SessionRow) -> None:
         *(seconds(row.created_at), seconds(row.changed_at), row.forked_from),
         *(row.snapshots, row.undo_steps, row.last_jump),
     )
-    checksum = of_row(row.no, db.namespace, row.session_id, 0, *changing)
+    checksum = of_row(row.no, db.namespace, row.session_id, 0, *changing, row.facts_text)
     db.execute(_UPDATE, (*changing, checksum, row.no))
 
 

@@ -19,6 +19,7 @@ from everturn.backends.sqlite.maintenance import delete_undo_steps
 from everturn.backends.sqlite.packed_rows import MOST_LINES, earliest_start, entries_within
 from everturn.backends.sqlite.row_checksums import facts, of_entries, sealed, seconds
 from everturn.backends.sqlite.session_row import SessionRow, change_columns, columns_of, state_from, store
+from everturn.core.facts import encode_facts
 from everturn.errors import MemoryStoreBackendError
 from everturn.transfer.protocol import STAGED_FOR, Arrival, Mark, PortionRequest, Staging
 from everturn.transfer.session_lines import ChangePart, EffectPart, EntryPart, Outline, Portion, SnapshotPart, UndoPart
@@ -55,6 +56,7 @@ def outline(db: Connection, session_id: str, now: float) -> Outline | None:
             for step in session_row.undo_steps(db, session)
         ),
         tuple(map(EffectPart.of, effects.effects_of(db, session))),
+        session.facts,
     )
 
 
@@ -157,7 +159,8 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
     known = (outline.life, outline.version, outline.last_seq, outline.state, size, outline.dimension, outline.ttl)
     times = (expires_at, outline.created_at, outline.changed_at)
     counts = (len(outline.snapshots), len(outline.undo_steps), last_jump)
-    store(db, SessionRow(no, outline.session_id, *known, *times, outline.forked_from, *counts))
+    found_by = encode_facts(outline.facts)
+    store(db, SessionRow(no, outline.session_id, *known, *times, outline.forked_from, *counts, found_by), facts=True)
     return ChangeOutcome(Status.APPLIED, outline.life, outline.version)
 
 

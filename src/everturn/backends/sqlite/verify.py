@@ -25,7 +25,7 @@ UNREADABLE = (
     UnicodeDecodeError,
 )  # raised by a page, the schema or a text that is not as it was written
 KINDS = {"append", "replace", "trim", "fold", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork"}
-KINDS |= {"begin_effect", "finish_effect", "fail_effect"}
+KINDS |= {"begin_effect", "finish_effect", "fail_effect", "facts"}
 
 
 def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, list[Problem]]:

@@ -67,3 +67,13 @@ SELECT 'version ' || c.version || ' names the snapshot ' || c.snapshot_id || ', 
  WHERE c.id BETWEEN :low AND :high AND c.kind IN ('rollback', 'delete_snapshot') AND c.snapshot_id IS NOT NULL
    AND c.snapshot_id NOT IN (SELECT snapshot_id FROM changes WHERE id BETWEEN :low AND :high AND kind = 'snapshot')
    AND (SELECT count(*) = max(version) FROM changes WHERE id BETWEEN :low AND :high)
+
+-- wrong_facts: the facts of a session must be those that it is found by
+SELECT 'the index of facts has not the facts of its row'
+  FROM sessions s
+ WHERE s.no = :no AND json_valid(ifnull(s.facts, '{}'))
+   AND (EXISTS (SELECT key, value FROM json_each(s.facts)
+                EXCEPT SELECT f.name, f.value FROM facts f INDEXED BY facts_by_value
+                        WHERE f.namespace = s.namespace AND f.session_id = s.session_id AND f.session = s.no
+                          AND (f.name, f.value) IN (SELECT key, value FROM json_each(s.facts)))
+        OR (SELECT count(*) FROM facts f WHERE f.session = s.no) <> (SELECT count(*) FROM json_each(s.facts)))

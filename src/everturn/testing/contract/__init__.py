@@ -5,14 +5,26 @@ removal.py       clear, replace, pop, trim
 snapshots.py     save, rollback, undo
 isolation.py     sessions with similar ids
 checkpoints.py   LangGraph's checkpointers
+refusals.py      snapshots that are old
 races.py         every two operations at once, at every point (ids like append-trim)
 concurrency.py   many callers in random rounds
+pauses.py        workers that stop for an hour, locks of the dead, several instances in one process
+pops.py          pop, replace and deletions at once, and stopped at every point
+clocks.py        clocks that differ, step back, or pass midnight
 persistence.py   other processes, reopening, os.fork
-edge.py          unusual contents, sizes, ids; expiry.py time to live
+names.py         ids that a store's own encoding, columns or keys could take for one another
+frameworks.py    LangGraph's subgraphs and pending writes, ADK's applications and state
+sequences.py     many operations in a row, compared with a model; retries and versions that come late
+message_fields.py tool calls, ids, contents that are no text, values of all types
+long_sessions.py every change on 101 messages and more
+edge.py          unusual contents, sizes, ids; expiry.py time to live; expiry_of_parts.py of all that a session has
 faults.py        servers, disks and files that fail
+recovery.py      calls that come after a fault: late replies, restarts, dry pools, cancelled tasks
+leaks.py         handles, threads and memory after many calls and faults
 crash.py         kill -9 and power loss
+syncing.py       syncs that are missing, seen from outside
 compaction.py    summaries that take the place of turns
-resume.py        leases and effects: one worker at a time, and what it does in the world is done once
+resume.py        leases: one worker at a time; effects.py what it does in the world is done once
 docs_page.py     docs/contract.md, made from the clauses (`python -m everturn.testing.contract`)
 """
 
@@ -20,31 +32,52 @@ from __future__ import annotations
 
 from everturn.testing.contract import (
     checkpoints,
+    clocks,
     compaction,
     concurrency,
     crash,
     edge,
+    effects,
     expiry,
+    expiry_of_parts,
     faults,
+    frameworks,
     isolation,
+    leaks,
+    long_sessions,
+    message_fields,
+    names,
+    pauses,
     persistence,
+    pops,
     races,
+    recovery,
+    refusals,
     removal,
     resume,
+    sequences,
     sequential,
     snapshots,
+    syncing,
 )
 from everturn.testing.kit.clause import Clause, collected
+from everturn.testing.results import CONTRACT_VERSION
 
 CLAUSES: tuple[Clause, ...] = collected(
     [
-        *(sequential, removal, snapshots, isolation, checkpoints),
-        *(races, concurrency),
+        *(sequential, removal, snapshots, sequences, isolation, names, checkpoints, frameworks, refusals),
+        *(races, pops, concurrency, pauses, clocks),
         persistence,
-        *(edge, expiry),
-        faults,
-        crash,
+        *(edge, message_fields, long_sessions, expiry, expiry_of_parts),
+        *(faults, recovery, leaks),
+        *(crash, syncing),
         compaction,
-        resume,
+        *(resume, effects),
     ]
 )
+
+
+def clauses_of(version: str = CONTRACT_VERSION) -> tuple[Clause, ...]:
+    """List the clauses of a version of the contract, one of results.CONTRACT_VERSIONS. A version keeps all its clauses
+    for ever; a later one adds to them."""
+    return tuple(clause for clause in CLAUSES if clause.since <= int(version))

@@ -22,7 +22,7 @@ from everturn.testing.races.sweep import stop_at_every_call
 from everturn.testing.workers.controller import WorkerDied
 from everturn.testing.workers.messages import Done, Paused, Step, Stop
 
-registry = ClauseRegistry("compaction")
+registry = ClauseRegistry("compaction", since=2)
 
 
 # --- one caller ------------------------------------------------------------------------------------------------------

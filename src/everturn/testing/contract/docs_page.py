@@ -6,7 +6,7 @@ from importlib.resources import files
 from itertools import groupby
 
 from everturn.testing.contract import CLAUSES
-from everturn.testing.results import CONTRACT_VERSION
+from everturn.testing.results import CONTRACT_VERSION, CONTRACT_VERSIONS
 from everturn.testing.shapes import SHAPES
 
 _HEAD = "| clause | promise | the incident behind it | needs |\n|---|---|---|---|\n"
@@ -26,7 +26,19 @@ def page() -> str:
             parts.append(f"| `{clause.id}` | {clause.promise} | {_cell(clause.incident)} | {needs} |\n")
         if hints := [f"- `{clause.id}`: {clause.hint}\n" for clause in of_layer if clause.hint]:
             parts.append(f"\nHints:\n\n{''.join(hints)}")
-    return "".join(parts)
+    parts.append(files(__package__).joinpath("page_versions.md").read_text("utf-8"))
+    return "".join([*parts, *map(_version, reversed(CONTRACT_VERSIONS))])
+
+
+def _version(version: str) -> str:
+    """Write the entry of a version in the changelog of the contract."""
+    added = [clause for clause in CLAUSES if clause.since == int(version)]
+    number = sum(clause.since <= int(version) for clause in CLAUSES)
+    if version == CONTRACT_VERSIONS[0]:
+        return f"\n**Version {version}**: the first {number} clauses.\n"
+    by_layer = groupby(added, key=lambda clause: clause.layer)
+    lines = [f"- {layer}: {', '.join(f'`{clause.id}`' for clause in clauses)}\n" for layer, clauses in by_layer]
+    return f"\n**Version {version}**: {number} clauses; {len(added)} are new:\n\n{''.join(lines)}"
 
 
 def _cell(text: str) -> str:

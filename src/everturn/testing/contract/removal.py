@@ -42,6 +42,8 @@ def clear_absent(kit: Kit) -> None:
     turn = kit.turn()
     store.append(nobody, turn)
     kit.same(store.read(nobody), [turn], "one turn was stored after that", session=nobody)
+    store.clear(session)
+    kit.same(store.read(session), [], "it was cleared", session=session)
 
 
 @registry.clause(
@@ -150,9 +152,11 @@ def trim_to_more(kit: Kit) -> None:
     "Trimming to 0 keeps nothing, or the last turn alone, or is refused and changes nothing.",
     incident="`messages[-0:]` is the whole list: a limit of 0, for privacy, kept everything.",
     needs=["trim"],
+    since=2,
 )
 def trim_to_nothing(kit: Kit) -> None:
     store, session, turns = session_with_turns(kit, 3)
+    store.trim(session, sum(map(len, turns)))  # a trim that is always refused shows nothing
     outcome = store.take(Step("trim", session, (0,)))
     found = [seen.content for seen in store.read(session)]
     wanted = [sent.content for turn in turns for sent in turn]

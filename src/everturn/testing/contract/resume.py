@@ -1,4 +1,4 @@
-"""Clauses of resuming: one worker at a time has the lease of a session, and an effect in the world begins once.
+"""Clauses of resuming: one worker at a time has the lease of a session. Those of effects are in effects.py.
 
 races/resumes.py has the steps and the waiting.
 """
@@ -7,28 +7,25 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from everturn.testing.kit.clause import ClauseRegistry, Untested
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.races.resumes import (
+    LONG,
     SHORT,
     append_with_lease,
-    begin,
-    begun,
-    finish,
     release_lease,
+    renew_in_time,
+    renew_lease,
     stop_with_lease,
+    sweep_all_modes,
     take_lease,
     take_when_free,
 )
-from everturn.testing.races.sweep import After, Ended, Prepare, Race, Sweep, modes, stop_at_every_call
-from everturn.testing.workers.controller import WorkerDied
-from everturn.testing.workers.messages import Done, Step, Stop
+from everturn.testing.races.sweep import Ended, Race, stop_at_every_call
+from everturn.testing.workers.messages import Done, Step
 
-registry = ClauseRegistry("resume")
-
-
-# --- leases ----------------------------------------------------------------------------------------------------------
+registry = ClauseRegistry("resume", since=2)
 
 
 @registry.clause(
@@ -74,7 +71,7 @@ def lease_race(kit: Kit) -> None:
         if holders:
             kit.refused(reader, take_lease(session), "one of two workers that took it at once holds it")
 
-    _sweep(kit, prepare, after)
+    sweep_all_modes(kit, prepare, after)
 
 
 @registry.clause(
@@ -152,167 +149,30 @@ def lease_release(kit: Kit) -> None:
     third.value(take_lease(session))
 
 
-# --- effects ---------------------------------------------------------------------------------------------------------
-
-
 @registry.clause(
-    "effect",
-    "One caller is told that an effect is new; later ones see it started, and once it is finished its result.",
-    incident="crewAI#5802: a task is run again, and with it the payments, the mails and the trades that it made.",
-    needs=["effects"],
+    "lease-renewed",
+    "A lease that is renewed is held beyond its first time; one that another worker has by now cannot be renewed.",
+    incident="A heartbeat prolongs the lock of whoever holds it: a worker that slept goes on as if it were its own.",
+    needs=["lease", "processes"],
+    hint="Renew only where the token is one's own and its time is not over, in one conditional statement.",
 )
-def effect(kit: Kit) -> None:
-    store, other = kit.open("A"), kit.open("B")
-    session, elsewhere = kit.session(), kit.session()
-    begun(kit, store, session, "pay", "new")
-    for instance in (other, store):
-        begun(kit, instance, session, "pay", "started")
-    begun(kit, other, session, "mail", "new")
-    begun(kit, other, elsewhere, "pay", "new")
-    store.value(finish(session, "pay", "paid"))
-    store.append(session, kit.turn())
-    for instance in (other, store):
-        begun(kit, instance, session, "pay", "finished", "paid")
-    other.take(finish(session, "pay", "paid twice"))  # refused or ignored: the first result stands
-    begun(kit, store, session, "pay", "finished", "paid")
-    begun(kit, store, session, "mail", "started")
-
-
-@registry.clause(
-    "effect-without-begin",
-    "An effect that was never begun cannot be finished.",
-    incident="A result comes under a mistyped key: the effect stays open, and one that nobody began is done.",
-    needs=["effects"],
-)
-def effect_without_begin(kit: Kit) -> None:
-    store, other = kit.open("A"), kit.open("B")
-    session = kit.session()
-    for prepared in ((), (Step("append", session, (kit.turn(),)), begin(session, "pay"))):
-        store.values(*prepared)
-        kit.refused(store, finish(session, "mail", "sent"), "it was never begun")
-    begun(kit, other, session, "mail", "new")
-    begun(kit, other, session, "pay", "started")
-
-
-@registry.clause(
-    "effect-race",
-    "Of workers that begin an effect at once, one is told that it is new.",
-    incident='"Resume Means Resume" (arXiv:2608.03836): k processes that resume one interrupt fire its effect k times.',
-    needs=["effects", "processes|threads|tasks"],
-    weight=2,
-    hint="Let a unique key decide: INSERT, and look who is there if it was refused.",
-)
-def effect_race(kit: Kit) -> None:
-    def prepare(_: Instance) -> Race:
-        session = kit.session()
-        return Race(session, (begin(session, "pay"),), (begin(session, "pay"),))
-
-    def after(reader: Instance, session: str, ended: list[Ended]) -> None:
-        told = [outcome.value[0] for _, outcome in ended if outcome.ok]
-        kit.check(told.count("new") < 2, "two workers began one effect at once, and both do it", session=session)
-        kit.check("new" in told or len(told) < 2, f"two began an effect at once, and none does it: {told}")
-        if "new" in told:
-            begun(kit, reader, session, "pay", "started")
-
-    _sweep(kit, prepare, after)
-
-
-@registry.clause(
-    "effect-in-doubt",
-    "An effect whose worker was killed before it ended stays started: nobody is told that it is new.",
-    incident="A worker is killed after the refund and before it could say so: the next one refunds again.",
-    needs=["effects", "processes"],
-    hint="A dead worker says nothing about what it did: leave it to the caller, who can look.",
-)
-def effect_in_doubt(kit: Kit) -> None:
-    session, open_before = kit.session(), kit.open("B")
-    killed = kit.open("killed")
-    begun(kit, killed, session, "pay", "new")
-    killed.kill()
-    opened_after = kit.open("C")
-    for other in (opened_after, open_before, opened_after):
-        begun(kit, other, session, "pay", "started", story="its worker was killed")
-    open_before.value(finish(session, "pay", "paid"))
-    begun(kit, opened_after, session, "pay", "finished", "paid", story="its worker was killed, and another ended it")
-
-
-@registry.clause(
-    "killed-in-effect",
-    "A process killed at any driver call of begin or finish leaves the effect before it or after it.",
-    incident="A finish deletes the row and inserts another: killed between the two, and the effect is new again.",
-    needs=["effects", "processes"],
-    weight=2,
-)
-def killed_in_effect(kit: Kit) -> None:
-    reader = kit.open("reader")
-
-    def killed(step: Step, n: int) -> bool:
-        store = kit.open("killed", watched=True)
-        store.worker.send(store.job(step, stop=Stop(n, "kill")))
-        try:
-            kit.report(store.worker, Done)
-        except WorkerDied:
-            return True
-        store.close()
-        return False
-
-    def in_begin(n: int, session: str) -> bool:
-        died = killed(begin(session, "pay"), n)
-        told, _ = reader.value(begin(session, "pay"))
-        allowed = {"new", "started"} if died else {"started"}
-        story = f"killed at driver call {n} of begin" if died else "it was begun"
-        kit.check(told in allowed, f"{story}, and it is {told}", session=session)
-        begun(kit, reader, session, "pay", "started", story=f"{story}, and begun again")
-        return died
-
-    def in_finish(n: int, session: str) -> bool:
-        reader.value(begin(session, "pay"))
-        died = killed(finish(session, "pay", "paid"), n)
-        told, result = reader.value(begin(session, "pay"))
-        story = f"killed at driver call {n} of finish" if died else "it was finished"
-        whole = (told, result) == ("finished", "paid") or (died and told == "started")
-        kit.check(whole, f"{story}, and it is {told}, with the result {result!r}", session=session)
-        if told == "started":
-            reader.value(finish(session, "pay", "paid"))
-            begun(kit, reader, session, "pay", "finished", "paid", story=f"{story}, and finished by another")
-        return died
-
-    points = stop_at_every_call(kit, in_finish), stop_at_every_call(kit, in_begin)
-    kit.notes.append(f"killed at {points[1]} driver calls of begin, and at {points[0]} of finish")
-    if not any(points):
-        raise Untested("no driver call is visible at which begin or finish could be killed")
-
-
-@registry.clause(
-    "effect-rollback",
-    "No rollback, undo, trim or clear forgets an effect: the world is not rolled back.",
-    incident="A conversation is rolled back to before the refund, the agent answers anew, and refunds again.",
-    needs=["effects", "rollback|clear|trim"],
-    hint="Effects belong to the session, not to its history.",
-)
-def effect_rollback(kit: Kit) -> None:
-    store, other = kit.open("A"), kit.open("B")
-    session = kit.session()
-    store.append(session, kit.turn())
-    snapshot = store.save_snapshot(session) if kit.offers("rollback") else None
-    store.values(Step("append", session, (kit.turn(),)), begin(session, "pay"), begin(session, "mail"))
-    store.value(finish(session, "pay", "paid"))
-    ways = {
-        "rollback": Step("rollback", session, (snapshot,)),
-        "undo": Step("undo", session),
-        "trim": Step("trim", session, (len(kit.turn()),)),
-        "clear": Step("clear", session),
-    }
-    for name, step in ways.items():
-        if not kit.offers(name) or (name == "undo" and snapshot is None):
-            continue
-        store.value(step)
-        begun(kit, other, session, "pay", "finished", "paid", story=f"after {name}")
-        begun(kit, other, session, "mail", "started", story=f"after {name}")
-
-
-def _sweep(kit: Kit, prepare: Prepare, after: After) -> None:
-    for mode in modes(kit):
-        sweep = Sweep(kit, mode)
-        sweep.run(prepare, after)
-        kit.notes.append(sweep.describe())
+def lease_renewed(kit: Kit) -> None:
+    worker, other, third = kit.open("A"), kit.open("B"), kit.open("C")
+    session, elsewhere, lost = kit.session(), kit.session(), kit.session()
+    worker.value(take_lease(session))
+    if not worker.value(Step("can_renew", session)):
+        raise NotOffered("its leases have no `renew(seconds)`")
+    worker.values(renew_lease(session, LONG), release_lease(session))
+    renew_in_time(worker, session)
+    # One as short that was taken later has run out: so has the first time of this one.
+    other.value(take_lease(elsewhere, SHORT))
+    take_when_free(kit, third, elsewhere)
+    kit.refused(other, take_lease(session), "its holder has renewed it")
+    if kit.offers("fence"):
+        worker.value(append_with_lease(session, kit.turn()))
+    worker.value(take_lease(lost, SHORT))
+    take_when_free(kit, other, lost)
+    kit.refused(worker, renew_lease(lost, LONG), "another worker has taken it by now")
+    kit.refused(third, take_lease(lost), "another worker holds it, and one that held it before wanted to renew it")
+    other.value(release_lease(lost))
+    third.value(take_lease(lost))

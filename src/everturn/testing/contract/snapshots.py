@@ -98,6 +98,8 @@ def snapshot_of_nothing(kit: Kit) -> None:
         kit.same(store.read(session), [], "it was rolled back to nothing", session=session)
     else:
         kit.same(store.read(session), [turn], "a snapshot of nothing was refused", session=session)
+        store.rollback(session, store.save_snapshot(session))
+        kit.same(store.read(session), [turn], "it was rolled back to one turn", session=session)
 
 
 @registry.clause(
@@ -169,6 +171,9 @@ def unknown_snapshot(kit: Kit) -> None:
     for wrong in _never_were(snapshot):
         kit.refused(store, Step("rollback", session, (wrong,)), "there is no such snapshot")
         kit.same(store.read(session), turns, "a rollback was refused", session=session)
+    store.append(session, kit.turn())
+    store.rollback(session, snapshot)
+    kit.same(store.read(session), turns, "it was rolled back to the right snapshot", session=session)
 
 
 def _never_were(snapshot: Any) -> list[Any]:
@@ -203,7 +208,7 @@ def deleted_snapshot(kit: Kit) -> None:
     needs=SNAPSHOTS,
 )
 def snapshot_of_another_session(kit: Kit) -> None:
-    store, session, _, _ = kept(kit)
+    store, session, turns, own = kept(kit)
     now = store.read(session)
     other, theirs = kit.session(), kit.turns(2)
     store.append(other, theirs[0])
@@ -212,6 +217,8 @@ def snapshot_of_another_session(kit: Kit) -> None:
     kit.refused(store, Step("rollback", session, (snapshot,)), "it is another session's snapshot")
     kit.check(store.read(session) == now, "a refused rollback changed the session", session=session)
     kit.same(store.read(other), theirs, "its snapshot was used on another session", session=other)
+    store.rollback(session, own)
+    kit.same(store.read(session), turns, "it was rolled back to its own snapshot", session=session)
 
 
 # --- more than messages, and undo ------------------------------------------------------------------------------------
@@ -278,3 +285,7 @@ def undo_of_nothing(kit: Kit) -> None:
         store.append(session, turn)
     kit.refused(store, Step("undo", session), "there is nothing to undo")
     kit.same(store.read(session), turns, "an undo was refused", session=session)
+    if kit.offers("clear"):
+        store.clear(session)
+        store.call("undo", session)
+        kit.same(store.read(session), turns, "a clear was taken back", session=session)

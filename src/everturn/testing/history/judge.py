@@ -18,7 +18,7 @@ from everturn.testing.history.order import find_misordered
 from everturn.testing.history.parse import RecordedCall, SessionCalls, Unit, pair, sessions
 from everturn.testing.history.read_anomalies import read_views
 from everturn.testing.history.read_rules import Blame, find_diverging_reads, find_missing
-from everturn.testing.history.shrink import project, shrink
+from everturn.testing.history.shrink import project, shrink, with_culprits
 from everturn.testing.results import Event, Violation, ViolationKind
 
 
@@ -114,7 +114,7 @@ def _shown(finding: FoundViolation) -> int:
 def _violation(session: SessionCalls, finding: FoundViolation, calls: list[RecordedCall]) -> Violation:
     end = _shown(finding)
     nearby = [call for call in calls if call.invoke.session == session.name and call.begin <= end]
-    shown = shrink(finding, nearby, _kinds)
+    shown = with_culprits(finding, shrink(finding, nearby, _kinds), nearby, _kinds)
     events = tuple(project(shown, finding))
     ends = [place for place, event in enumerate(events) if finding.read and _ends(finding.read, event)]
     return Violation(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 class Clause(msgspec.Struct, frozen=True):
     """One promise. `needs` are operations or options that the target must offer (`a|b`: one of them); `weight` is the
-    clause's part of a run's time; `hint` says how stores usually keep it."""
+    clause's part of a run's time; `hint` says how stores usually keep it; `since` is the first version of the contract
+    that has it."""
 
     id: str
     layer: Layer
@@ -30,6 +31,12 @@ class Clause(msgspec.Struct, frozen=True):
     needs: tuple[str, ...] = ()
     weight: float = 1.0
     hint: str = ""
+    since: int = 1
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """The operations that the clause is about: its needs, one by one."""
+        return tuple(name for need in self.needs for name in need.split("|"))
 
     def missing(self, offered: frozenset[str]) -> tuple[str, ...]:
         """List the needs of the clause that the target does not offer."""
@@ -37,10 +44,14 @@ class Clause(msgspec.Struct, frozen=True):
 
 
 class ClauseRegistry:
-    """Clauses of one layer, in the order they are written. Each module of contract/ has one."""
+    """Clauses of one layer, in the order they are written. Each module of contract/ has one.
 
-    def __init__(self, layer: Layer) -> None:
+    `since` is the first version of the contract that has them, unless a clause names another.
+    """
+
+    def __init__(self, layer: Layer, *, since: int = 1) -> None:
         self.layer = layer
+        self.since = since
         self.clauses: list[Clause] = []
 
     def clause(
@@ -52,11 +63,13 @@ class ClauseRegistry:
         needs: Iterable[str] = (),
         weight: float = 1.0,
         hint: str = "",
+        since: int | None = None,
     ) -> Callable[[Callable[[Kit], None]], Callable[[Kit], None]]:
         """Register a test as a clause (a decorator)."""
 
         def register(test: Callable[[Kit], None]) -> Callable[[Kit], None]:
-            self.clauses.append(Clause(name, self.layer, promise, incident, test, tuple(needs), weight, hint))
+            version = self.since if since is None else since
+            self.clauses.append(Clause(name, self.layer, promise, incident, test, tuple(needs), weight, hint, version))
             return test
 
         return register

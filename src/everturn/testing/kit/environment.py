@@ -18,6 +18,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from everturn.testing.faults.proxy import FaultProxy
+from everturn.testing.faults.system_calls import can_watch
+from everturn.testing.kit.call_limits import LONGEST_CALL, CallLimits
 from everturn.testing.kit.clause import describe_step, is_not_offered
 from everturn.testing.kit.shared_store import SharedPlace
 from everturn.testing.kit.target import Target, TargetError
@@ -38,8 +40,6 @@ from everturn.testing.workers.messages import (
     Step,
 )
 
-LONGEST_CALL = 30.0  # seconds after which a call counts as one that never returns
-NEXT_LONGEST = 5.0  # the same, once a call of this run did not return
 OPEN_PATIENCE = 60.0
 SMOKE_PATIENCE = 15.0
 STRINGS = (PairShape.name, SingleShape.name)  # shapes that are called with strings: no message is made
@@ -78,8 +78,7 @@ class Environment:
         self.sessions = count(1)  # one count for all clauses, because some share a place
         self.turns = count(1)
         self._folders = count(1)
-        self._ends = time.monotonic() + 10**6
-        self._hangs: list[float] = []  # shared with parallel environments
+        self.patience = CallLimits()  # shared with parallel environments
         self._stack = ExitStack()
         try:
             self.root = Path(tempfile.mkdtemp(prefix="everturn-kit-", dir=_quick_disk()))
@@ -155,7 +154,7 @@ class Environment:
         try:
             opened = worker.ask(Open("probe", str(place), self.urls), OPEN_PATIENCE)
             assert isinstance(opened, Opened)  # noqa: S101 - the worker's protocol
-            self.open_seconds = time.monotonic() - began
+            self.open_seconds = self.patience.usual = time.monotonic() - began
             self._preload(worker)
             self.smoke = self._smoke_test(worker, opened)
             if self.smoke is None:
@@ -212,6 +211,8 @@ class Environment:
             offered.add("processes")
             if not self.urls and not self.target.use_server:
                 offered.add("files")
+                if can_watch():
+                    offered.add("system_calls")
         if self.opened.awaited:
             offered.add("tasks")
         elif self.offer.share_threads:
@@ -227,20 +228,6 @@ class Environment:
         if not self.target.use_server:
             offered.add("private")
         return frozenset(offered)
-
-    # --- time --------------------------------------------------------------------------------------------------------
-
-    def end_at(self, moment: float) -> None:
-        """Let no call wait beyond this moment (monotonic)."""
-        self._ends = moment
-
-    def patience(self) -> float:
-        """Seconds that a call may take: few, once a call has hung, or a run of hanging calls would take an hour."""
-        return max(min(NEXT_LONGEST if self._hangs else LONGEST_CALL, self._ends - time.monotonic()), 0.05)
-
-    def saw_hang(self) -> None:
-        """Note that a call did not return in time."""
-        self._hangs.append(time.monotonic())
 
     # --- directories -------------------------------------------------------------------------------------------------
 

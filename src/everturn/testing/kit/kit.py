@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, NoReturn, TypeVar
 
 from everturn.testing.history import judge, load
+from everturn.testing.kit.answers import Answers
 from everturn.testing.kit.clause import Broken, Clause, Untested, describe_step
 from everturn.testing.kit.environment import Environment
 from everturn.testing.kit.remote_instance import Instance
@@ -52,6 +53,7 @@ class Kit:
         self.dice = Random(f"{environment.seed}/{clause.id}")  # noqa: S311 - repeatable, not secret
         self.notes: list[str] = []  # remarks for the report, beside the status
         self.replays: dict[str, str] = {}  # by session: the clause and point (`id@n`) that replays it
+        self.answers = Answers()
         self.folder = environment.new_folder(f"history_{clause.id}")
         self._names: dict[str, int] = {}
         self._slots = count(1)
@@ -87,12 +89,15 @@ class Kit:
         return report
 
     def any_report(self, worker: WorkerProcess) -> Report:
-        patience = self.environment.patience()
+        """Wait for the next report of a worker. Raises Untested if none comes in time."""
+        patience = self.environment.patience
+        seconds = patience.seconds(worker.sent)
         try:
-            return worker.report(patience)
+            report = worker.report(seconds)
         except StillBusy:
-            self.environment.saw_hang()
-            raise Untested(f"a call had not returned after {patience:.0f} s; it is at {worker.stack()}") from None
+            raise Untested(patience.saw_hang(worker.sent, self.clause.id, seconds, worker.stack())) from None
+        self.answers.count(worker.sent, report)
+        return report
 
     # --- places and instances ----------------------------------------------------------------------------------------
 
@@ -222,7 +227,7 @@ class Kit:
     def take_in_fresh_process(self, place: Path, *steps: Step) -> tuple[Outcome, ...]:
         """Take steps in a fresh `python -c`, which shares only the place with this run."""
         return take_in_fresh_process(
-            self.environment.target, self.opening("plain", place), steps, self.environment.patience()
+            self.environment.target, self.opening("plain", place), steps, self.environment.patience.seconds()
         )
 
     # --- messages to write --------------------------------------------------------------------------------------------
@@ -277,16 +282,16 @@ class Kit:
     # --- expectations ------------------------------------------------------------------------------------------------
 
     def check(self, condition: object, story: str, *, session: str | None = None) -> None:
-        """Raise Broken unless the condition holds."""
+        """Raise Broken unless the condition holds: the answer differs from what it must be."""
         if not condition:
             self.broken(story, session=session)
 
-    def broken(self, story: str, *, session: str | None = None) -> NoReturn:
-        raise Broken([self.violation(story, session=session)])
+    def broken(self, story: str, *, session: str | None = None, kind: ViolationKind = "differs") -> NoReturn:
+        raise Broken([self.violation(story, session=session, kind=kind)])
 
-    def violation(self, story: str, *, session: str | None = None) -> Violation:
-        """Make a violation of kind `other`, with the latest calls on this session."""
-        return Violation("other", story, self._about(session), session=session or "")
+    def violation(self, story: str, *, session: str | None = None, kind: ViolationKind = "differs") -> Violation:
+        """Make a violation with the latest calls on this session."""
+        return Violation(kind, story, self._about(session), session=session or "")
 
     def _about(self, session: str | None) -> tuple[Event, ...]:
         events = sorted(self.events(), key=lambda event: event.at)
@@ -305,7 +310,8 @@ class Kit:
 
     def refused(self, instance: Instance, step: Step, story: str) -> None:
         """Raise Broken unless the store raises."""
-        self.check(not instance.take(step).ok, f"{describe_step(step)} was accepted: {story}", session=step.session)
+        if instance.take(step).ok:
+            self.broken(f"{describe_step(step)} was accepted: {story}", session=step.session, kind="accepted")
 
 
 def _difference(wanted: Sequence[tuple[str, Any]], got: Sequence[tuple[str, Any]]) -> str:

@@ -18,6 +18,7 @@ from everturn.testing.workers.messages import (
     Opened,
     Outcome,
     Ready,
+    SetClock,
     Step,
     Stop,
 )
@@ -117,6 +118,11 @@ class Instance:
     def kill(self) -> None:
         """Kill its process with -9, and with it every other instance in that process."""
         self.worker.end()
+
+    def set_clock(self, seconds: float) -> None:
+        """Let the clock of its process differ by so many seconds from the machine's, until the clause ends."""
+        self.worker.used_up = True
+        self._kit.ask(self.worker, SetClock(seconds), Ready)
 
     def limit(self, what: Any, value: int | None) -> None:
         self._kit.ask(self.worker, Limit(what, value), Ready)

@@ -50,16 +50,22 @@ class Runner:
         *,
         budget: float,
         known: Mapping[str, str] | None = None,
+        baseline: Mapping[str, Status] | None = None,
         histories: Path | None = None,
+        contract: str = CONTRACT_VERSION,
     ) -> None:
         """`budget` is the time for the run, in seconds. A quick run may overrun it: it does the least of every clause.
 
-        `known` is the ledger: clause ids and reasons. The history of a broken clause is saved in `histories`.
+        `known` is the ledger: clause ids and reasons. `baseline` has the statuses of an earlier run: what was broken
+        then is known now, and a clause that holds again is no complaint. The history of a broken clause is saved in
+        `histories`. `contract` is the version that the clauses are of.
         """
         self.environment = environment
         self.histories = histories
+        self.contract = contract
         self.budget = budget
         self.known = dict(known or {})
+        self.baseline = dict(baseline or {})
         # A single clause runs even so: it says more than that nothing works.
         self.smoke = environment.smoke if len(chosen) > 1 else None
         self._chosen = tuple(chosen)
@@ -70,12 +76,13 @@ class Runner:
         self._started_at = datetime.now(UTC)
         self._ends = self._started + budget
         self._hard_end = self._started + max(budget, _LONGEST_QUICK) if environment.quick else self._ends
-        environment.end_at(self._hard_end + _GRACE)
+        environment.patience.end_at(self._hard_end + _GRACE)
 
     def result(self, chosen: Chosen, environment: Environment | None = None) -> ClauseResult:
         """Run one clause, in this environment or a parallel one. Returns its result, also when no time is left."""
         clause = chosen.clause
         began = time.monotonic()
+        self._give_back()
         part = clause.weight / max(self._waiting, clause.weight)
         self._waiting -= clause.weight
         # Most clauses need less than their part, so each may take more; in a quick run they would.
@@ -96,6 +103,8 @@ class Runner:
             )
         if clause.id in self.known and status in {"fail", "untested"}:
             status, detail = "known", f"known: {self.known[clause.id]}" + (f" ({detail})" if detail else "")
+        elif (before := self._before(clause.id, status)) is not None:
+            status, detail = "known", f"known: {before} in the baseline" + (f" ({detail})" if detail else "")
         result = ClauseResult(
             clause.id,
             clause.layer,
@@ -110,6 +119,22 @@ class Runner:
         self.results.append(result)
         return result
 
+    def _before(self, clause_id: str, status: Status) -> str | None:
+        """Return what the clause was in the baseline, if it does not hold now and is no worse than then."""
+        worst: tuple[Status, ...] = ("fail", "known") if status == "fail" else ("fail", "known", "untested")
+        before = self.baseline.get(clause_id)
+        if status not in {"fail", "untested"} or before not in worst:
+            return None
+        return "broken" if before == "fail" else before
+
+    def _give_back(self) -> None:
+        """Add the time that hanging calls took to the budget, up to the budget once more: others need theirs."""
+        given = min(self.environment.patience.lost, self.budget)
+        self._ends = self._started + self.budget + given
+        if not self.environment.quick:
+            self._hard_end = self._ends
+            self.environment.patience.end_at(self._hard_end + _GRACE)
+
     def _tried(
         self, chosen: Chosen, environment: Environment, until: float
     ) -> tuple[Status, str, tuple[Violation, ...], str]:
@@ -120,18 +145,20 @@ class Runner:
         violations: tuple[Violation, ...] = ()
         try:
             chosen.clause.test(kit)
-            kept = True
+            detail = kit.answers.never_given(["append", "read", *chosen.clause.operations])
+            status, kept = ("untested" if detail else "pass"), not detail
         except Broken as exc:
             status, detail, violations = "fail", exc.detail, exc.violations
         except StoreRaised as exc:
             if is_not_offered(exc.fault):
                 status, detail = "not_offered", f"not offered: {exc}"
             else:
-                status, violations = "fail", (kit.violation(str(exc), session=exc.step.session),)
+                status, violations = "fail", (kit.violation(str(exc), session=exc.step.session, kind="raised"),)
         except WorkerDied as exc:
-            status, violations = "fail", (kit.violation(f"the store took its process along: {exc}"),)
+            status, violations = "fail", (kit.violation(f"the store took its process along: {exc}", kind="died"),)
         except JobFailed as exc:
-            status, violations = "fail", (kit.violation(f"the store could not be opened or closed: {exc}"),)
+            story = f"the store could not be opened or closed: {exc}"
+            status, violations = "fail", (kit.violation(story, kind="unopened"),)
         except Untested as exc:
             status, detail = "untested", str(exc)
         except NotOffered as exc:
@@ -161,7 +188,7 @@ class Runner:
         """Report every clause that was run so far, in the order in which they were chosen."""
         results = sorted(self.results, key=lambda result: self._order.get(result.id, 0))
         return RunReport(
-            contract_version=CONTRACT_VERSION,
+            contract_version=self.contract,
             target=self.environment.target.text,
             seed=self.environment.seed,
             clauses=tuple(results),
@@ -174,6 +201,11 @@ class Runner:
         )
 
     def _hints(self) -> Iterable[str]:
+        bad = {"fail", "untested", "known"}
+        if held := [one.id for one in self.results if one.status == "pass" and self.baseline.get(one.id) in bad]:
+            yield f"Better than the baseline: {', '.join(held)}. Write it anew with --json, so that they stay so."
+        if self.baseline and (new := [one.id for one in self.results if one.id not in self.baseline]):
+            yield f"The baseline has no result for {len(new)} of these clauses, so that they count as new."
         if self.environment.offer.processes and any(
             one.id in _OTHERS_SEE_IT and one.status == "fail" for one in self.results
         ):
@@ -215,7 +247,7 @@ def run_all(
     """Run all clauses (with `stop_at_first`, until one is broken), and report.
 
     `begin` and `end` are called one at a time, in the order in which clauses begin and end; several may be under way.
-    A run that is interrupted, or whose target is lost, is reported as far as it came.
+    A run that is interrupted, whose target is lost, or in which the kit itself fails is reported as far as it came.
     """
     calling = Lock()
 
@@ -233,6 +265,8 @@ def run_all(
         return runner.abandon("the run was interrupted before")
     except TargetError as exc:
         return runner.abandon(f"the run ended before: {exc}")
+    except Exception as exc:  # noqa: BLE001 - whatever happens in here, a report is written
+        return runner.abandon(_own_fault(exc))
     return runner.report()
 
 

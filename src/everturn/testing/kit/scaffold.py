@@ -34,7 +34,9 @@ jobs:
       - uses: actions/setup-python@v5
         with: {python-version: "3.12"}
       - run: pip install -e . 'everturn[cli,test,servers]'
-      - run: everturn check memory_target:factory --json contract.json --html contract.html
+      - run: >-
+          everturn check memory_target:factory --json contract.json --html contract.html
+          --summary "$GITHUB_STEP_SUMMARY"
       - uses: actions/upload-artifact@v4
         if: always()
         with: {name: memory-contract, path: contract.*}

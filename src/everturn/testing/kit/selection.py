@@ -12,11 +12,21 @@ from pathlib import Path
 
 from everturn.testing.kit.clause import Clause
 from everturn.testing.kit.runner import Chosen
-from everturn.testing.results import LAYERS
+from everturn.testing.report.files import BadReport, read_json
+from everturn.testing.results import CONTRACT_VERSION, CONTRACT_VERSIONS, LAYERS, Status
 
 
 class BadChoice(ValueError):
     """There is no such clause, layer or ledger; the text says which there are."""
+
+
+def of_version(contract: str | None) -> tuple[Clause, ...]:
+    """List the clauses of a version of the contract; of the latest, if None. Raises BadChoice if there is none."""
+    from everturn.testing.contract import clauses_of
+
+    if contract is not None and contract not in CONTRACT_VERSIONS:
+        raise BadChoice(f"there is no contract {contract!r}; there are {', '.join(CONTRACT_VERSIONS)}")
+    return clauses_of(CONTRACT_VERSION if contract is None else contract)
 
 
 def chosen(clauses: Sequence[Clause], names: Iterable[str] = (), layers: Iterable[str] = ()) -> list[Chosen]:
@@ -49,6 +59,15 @@ def find(clauses: Sequence[Clause], clause_id: str) -> Clause:
     close = difflib.get_close_matches(clause_id, [clause.id for clause in clauses], n=4)
     hint = f"; did you mean {', '.join(close)}?" if close else "; everturn check --list names them all"
     raise BadChoice(f"there is no clause {clause_id!r}{hint}")
+
+
+def read_baseline(path: Path) -> dict[str, Status]:
+    """Read the statuses of an earlier run from its JSON report. Raises BadChoice, OSError."""
+    try:
+        report = read_json(path)
+    except BadReport as exc:
+        raise BadChoice(f"{path} is no baseline: {exc}") from exc
+    return {clause.id: clause.status for clause in report.clauses}
 
 
 def read_ledger(path: Path) -> dict[str, str]:

@@ -68,7 +68,7 @@ class SharedPlace:
         for shared in self._waiting:
             try:
                 for slot in shared.slots:
-                    shared.worker.ask(Close(slot), min(CLOSE_PATIENCE, self._environment.patience()))
+                    shared.worker.ask(Close(slot), min(CLOSE_PATIENCE, self._environment.patience.seconds()))
             except (JobFailed, StillBusy, WorkerDied):
                 shared.worker.usable = False
             self._environment.fork_server.rest(shared.worker)

@@ -26,6 +26,7 @@ _SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--memory-budget", {"type": float, "metavar": "SECONDS", "help": "what the contract may take; 60 is usual"}),
     ("--memory-seed", {"type": int, "help": "fixes inputs, plan, pause and kill points of the contract"}),
     ("--memory-ledger", {"metavar": "FILE", "help": "failures of the contract that are known, with reasons"}),
+    ("--memory-contract", {"metavar": "VERSION", "help": "the version of the contract; the latest is usual"}),
     ("--memory-use-server", {"action": "store_true", "help": "use the server in the URL, in a namespace of its own"}),
 )
 
@@ -41,17 +42,19 @@ def register(config: pytest.Config) -> None:
     text = config.getoption("--memory-target")
     if text is None:
         return
-    from everturn.testing.kit.selection import BadChoice, read_ledger
+    from everturn.testing.kit.selection import BadChoice, of_version, read_ledger
     from everturn.testing.kit.target import TargetError, parse
 
     try:
         target = parse(text, use_server=bool(config.getoption("--memory-use-server")))
         ledger = config.getoption("--memory-ledger")
         known = read_ledger(Path(ledger)) if ledger else {}
+        of_version(version := config.getoption("--memory-contract"))
     except (BadChoice, OSError, TargetError) as exc:
         raise pytest.UsageError(f"--memory-target: {exc}") from exc
     quick, seed = bool(config.getoption("--memory-quick")), config.getoption("--memory-seed")
-    contract = Contract(target, quick=quick, seed=seed, budget=config.getoption("--memory-budget"), known=known)
+    budget = config.getoption("--memory-budget")
+    contract = Contract(target, quick=quick, seed=seed, budget=budget, known=known, version=version)
     config.pluginmanager.register(ContractHooks(contract), "everturn-memory-contract")
 
 
@@ -67,12 +70,16 @@ class Contract:
         budget: float | None = None,
         known: dict[str, str] | None = None,
         histories: Path | None = None,
+        version: str | None = None,
     ) -> None:
-        from everturn.testing.contract import CLAUSES
+        """`version` is that of the contract; None: the latest. Raises BadChoice if there is no such version."""
         from everturn.testing.kit.runner import DEFAULT_SECONDS, QUICK_SECONDS, Chosen
+        from everturn.testing.kit.selection import of_version
+        from everturn.testing.results import CONTRACT_VERSION
 
         self.target = target
-        self.clauses = [Chosen(clause) for clause in CLAUSES]
+        self.version = CONTRACT_VERSION if version is None else version
+        self.clauses = [Chosen(clause) for clause in of_version(version)]
         self.known = known or {}
         self.histories = histories
         self._quick = quick
@@ -82,7 +89,9 @@ class Contract:
         self._refused: str | None = None
 
     def judge(self, chosen: Chosen) -> None:
-        """Run one clause, and end its test as the status says."""
+        """Run one clause, and end its test as the status says. A clause of a later version is skipped."""
+        if chosen.clause.since > int(self.version):
+            pytest.skip(f"came with contract {chosen.clause.since}, and this run is of contract {self.version}")
         end_test(self._begun().result(chosen))
 
     def judge_ledger(self) -> None:
@@ -105,7 +114,12 @@ class Contract:
                 self._refused = f"the contract cannot be run: {exc}"
                 pytest.fail(self._refused, pytrace=False)
             self._runner = Runner(
-                environment, self.clauses, budget=self._budget, known=self.known, histories=self.histories
+                environment,
+                self.clauses,
+                budget=self._budget,
+                known=self.known,
+                histories=self.histories,
+                contract=self.version,
             )
         return self._runner
 

@@ -22,6 +22,7 @@ class MemoryContract:
     """Every clause of the contract, on `target`: a store URL, `package.module:factory`, or a factory itself.
 
     `quick`, `seed` and `budget` are as on the command line; `known` is the ledger: clause ids, with reasons.
+    `contract` is the version of the contract, the latest if it is None; clauses of later versions are skipped.
     """
 
     target: ClassVar[Any]
@@ -29,6 +30,7 @@ class MemoryContract:
     seed: ClassVar[int | None] = None
     budget: ClassVar[float | None] = None
     known: ClassVar[dict[str, str]] = {}
+    contract: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:
         changed = sorted(vars(cls).keys() & {*_TESTS, "test_the_ledger_is_true"})
@@ -45,7 +47,9 @@ class MemoryContract:
     def memory_contract(cls) -> Iterator[Contract]:
         """One run for the class."""
         known = dict(cls.known)
-        contract = Contract(_target(cls), quick=cls.quick, seed=cls.seed, budget=cls.budget, known=known)
+        contract = Contract(
+            _target(cls), quick=cls.quick, seed=cls.seed, budget=cls.budget, known=known, version=cls.contract
+        )
         yield contract
         contract.close()
 

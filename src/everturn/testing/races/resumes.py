@@ -1,6 +1,6 @@
 """Steps with leases and effects, waiting for a lease, and a call that sleeps while another worker takes its lease.
 
-The clauses are in contract/resume.py.
+The clauses are in contract/resume.py and contract/effects.py.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from everturn.testing.kit.clause import describe_step
+from everturn.testing.kit.clause import Untested, describe_step
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.races.sweep import After, Prepare, Sweep, modes
 from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Done, Paused, Step, Stop
 
@@ -20,6 +21,7 @@ LONG = 600.0  # seconds of a lease that is to be held
 PATIENCE = 5.0  # seconds after which a lease of SHORT that is still refused has not run out
 _BLOCKED = 0.1  # seconds after which a call counts as one that waits for the call that sleeps
 _PAUSE = 0.02
+_TRIES = 10  # to renew a lease of SHORT in time
 
 
 def take_lease(session: str, seconds: float = LONG) -> Step:
@@ -41,6 +43,29 @@ def begin(session: str, key: str) -> Step:
 
 def finish(session: str, key: str, result: str) -> Step:
     return Step("finish_effect", session, (key, result))
+
+
+def fail(session: str, key: str, error: str) -> Step:
+    return Step("fail_effect", session, (key, error))
+
+
+def once(session: str, key: str, result: str) -> Step:
+    """Make the step that does an effect by `once`. Its value is what that returned, and how often it was done."""
+    return Step("once", session, (key, result))
+
+
+def renew_lease(session: str, seconds: float) -> Step:
+    """Make the step that renews the latest lease of the session that this instance took."""
+    return Step("renew_lease", session, (seconds,))
+
+
+def renew_in_time(instance: Instance, session: str) -> None:
+    """Take a lease of SHORT, and renew it before it runs out. Raises Untested if the machine is too slow for that."""
+    for _ in range(_TRIES):
+        instance.value(take_lease(session, SHORT))
+        if instance.take(renew_lease(session, LONG)).ok:
+            return
+    raise Untested(f"a lease of {SHORT} s could not be renewed before it ran out, {_TRIES} times")
 
 
 def take_when_free(kit: Kit, instance: Instance, session: str) -> Any:
@@ -100,3 +125,11 @@ def stop_with_lease(
     holder.worker.resume()
     kit.report(holder.worker, Done)
     return report.at, seen
+
+
+def sweep_all_modes(kit: Kit, prepare: Prepare, after: After) -> None:
+    """Let two calls race at every point, in each way that the store's callers can stand side by side."""
+    for mode in modes(kit):
+        sweep = Sweep(kit, mode)
+        sweep.run(prepare, after)
+        kit.notes.append(sweep.describe())

@@ -27,6 +27,8 @@ from everturn.testing.workers.messages import (
 )
 
 Mode: TypeAlias = Literal["processes", "threads", "tasks"]
+SweepMode: TypeAlias = Mode | Literal["instances"]
+"""Ways in which two calls race. Instances: two of them in one process, each in a thread or task of its own."""
 FARTHEST = 400  # no call has more driver calls that matter
 MANY_INSTRUCTIONS = 4000
 LEAST_PATIENCE = 0.015  # seconds to wait for a call that may be blocked
@@ -83,9 +85,9 @@ After: TypeAlias = Callable[[Instance, str, list[Ended]], None]
 
 
 class Sweep:
-    """Races of two calls in one mode: two processes, two threads, or two tasks."""
+    """Races of two calls in one mode: two processes, two threads, two tasks, or two instances in one process."""
 
-    def __init__(self, kit: Kit, mode: Mode) -> None:
+    def __init__(self, kit: Kit, mode: SweepMode) -> None:
         self._kit = kit
         self.mode = mode
         self.points: dict[str, int] = {}  # how often a call was stopped, by the name of what it was about to do
@@ -95,13 +97,14 @@ class Sweep:
         self._left_out = 0
         self._patience = LEAST_PATIENCE
         # A store may keep something for each thread; on a shared instance it would pile up with every clause.
-        get = kit.open if mode == "threads" else kit.borrow
+        get = kit.open if mode in {"threads", "instances"} else kit.borrow
         self.reader = get("reader")
         if mode == "processes":
             self._a, self._b = get("A", watched=True), get("B")
         else:
             self._a = get("A", beside=self.reader)
-            self._b = self._a
+            self._b = get("B", beside=self.reader) if mode == "instances" else self._a
+        self._awaits = mode == "tasks" or (mode == "instances" and kit.environment.opened.awaited)
         self._b_name = self._b.name if mode == "processes" else kit.unique_name("B")
 
     def run(self, prepare: Prepare, after: After) -> None:
@@ -114,11 +117,11 @@ class Sweep:
         # same point as the sweep. A call that fails even alone raises here: its error would say nothing about the race.
         self._a.values(*prepare(self.reader).stopped)
         self._b.values(*prepare(self.reader).passing)
-        by: Stops = "awaits" if self.mode == "tasks" else "calls"
+        by: Stops = "awaits" if self._awaits else "calls"
         seen = self._sweep(prepare, after, by)
-        if self.mode == "threads" and not seen:
+        if self.mode in {"threads", "instances"} and not self._awaits and not seen:
             self._sweep(prepare, after, "opcodes")
-        elif self.mode == "tasks" and not seen and self._kit.only is None:
+        elif self._awaits and not seen and self._kit.only is None:
             for _ in range(LEAST_POINTS):  # a call that never awaits cannot be stopped; run the two one after the other
                 self._race(prepare, after, 1, by)
 
@@ -166,6 +169,7 @@ class Sweep:
         if self.mode == "processes":
             return self._run_in_processes(race, n)
         kit, a = self._kit, self._a
+        apart = self.mode == "instances"
         job = Interleave(
             a.slot,
             CallerSteps(a.name, race.stopped),
@@ -173,6 +177,8 @@ class Sweep:
             n,
             by,
             self._patience,
+            own=kit.opening("own", a.place) if apart and not self._awaits else None,
+            passing_slot=self._b.slot if apart and self._awaits else None,
             record=kit.record(a.worker),
         )
         interleaved = kit.ask(a.worker, job, Interleaved)

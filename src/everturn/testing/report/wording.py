@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from everturn.testing.results import LAYERS, ClauseResult, Layer, RunReport, Status
 
@@ -14,6 +15,9 @@ MEANING: dict[Status, str] = {
     "not_offered": "not offered",
 }
 # In the order in which a reader must know them.
+SHOWN_BY_HISTORIES = frozenset(
+    {"lost", "duplicate", "phantom", "torn", "misordered", "stale", "non_prefix", "resurrected"}
+)
 WORST_FIRST: tuple[Status, ...] = ("fail", "untested", "known", "pass", "not_offered")
 
 
@@ -46,13 +50,23 @@ def by_cause(report: RunReport) -> list[tuple[ClauseResult, list[ClauseResult]]]
 
 
 def _cause(clause: ClauseResult) -> str | None:
-    """Find the cause of a failure, without names and numbers. None if it has a story of its own."""
-    text = clause.detail if clause.status == "untested" else clause.violations[0].story if clause.violations else ""
-    if clause.status == "fail":
-        _, raised, text = text.partition(" raised ")
-        if not raised:
-            return None
-    return f"{clause.status}: " + re.sub(r"\d+", "0", text) if text else None
+    """Find the cause of a failure, without names and numbers. None if it has a story of its own.
+
+    Of errors that a store raised, the text is the cause. Of violations that a history shows, the kind and the changes
+    that took part: turns lost beside other appends are one cause, in whichever clause they were lost.
+    """
+    if clause.status == "untested":
+        return f"untested: {re.sub(r'[0-9]+', '0', clause.detail)}" if clause.detail else None
+    if not clause.violations:
+        return None
+    violation = clause.violations[0]
+    _, raised, text = violation.story.partition(" raised ")
+    if raised and violation.kind not in SHOWN_BY_HISTORIES:
+        return f"raised: {re.sub(r'[0-9]+', '0', text)}"
+    changes = {event.f for event in violation.events if event.type == "invoke" and event.f != "read"}
+    if violation.kind in SHOWN_BY_HISTORIES and changes:
+        return f"{violation.kind}: {', '.join(sorted(changes))}"
+    return None
 
 
 def not_offered(report: RunReport) -> dict[str, list[ClauseResult]]:
@@ -75,6 +89,14 @@ def outcome(report: RunReport) -> str:
     parts = [f"{counts[status]} {MEANING[status]}" for status in ("fail", "untested") if counts[status]]
     parts += [f"{len(report.complaints)} complaints about the run"] if report.complaints else []
     return f"{_clauses(offered)} offered: {', '.join(parts)}."
+
+
+def counted(report: RunReport, statuses: Iterable[Status]) -> str:
+    """Count the clauses of these statuses, those that have any: `71 hold, 2 broken, 61 not offered`."""
+    counts = [(status, sum(clause.status == status for clause in report.clauses)) for status in statuses]
+    return ", ".join(
+        f"{count} {'hold' if status == 'pass' and count != 1 else MEANING[status]}" for status, count in counts if count
+    )
 
 
 def facts(report: RunReport) -> str:

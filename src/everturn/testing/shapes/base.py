@@ -8,7 +8,8 @@ Operations are written once, for blocking and awaited stores: over a blocking st
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from contextlib import suppress
 from copy import copy
 from importlib import import_module
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -137,6 +138,7 @@ class Shape:
             found |= {"lease", "fence"} if self._takes(self._appender(), "lease") else {"lease"}
         if self._has("begin_effect") and self._has("finish_effect"):
             found.add("effects")
+        found |= {name for name in ("fail_effect", "once") if self._has(name)}
         if self.has_roles:
             found.add("roles")
         if self.has_fields and self._make is None:
@@ -225,6 +227,17 @@ class Shape:
         await self.append(session, messages)
         self._handed.clear()
 
+    async def read_and_change(self, session: str) -> None:
+        """Read, then change every returned message in place, where it can be changed."""
+        for raw in await self.read_raw(session):
+            change_in_place(raw)
+
+    async def append_and_change(self, session: str, messages: Sequence[SentMessage]) -> None:
+        """Append, then change every message that was passed in place, where it can be changed."""
+        await self.append(session, messages)
+        for made in self._handed:
+            change_in_place(made)
+
     async def append_awaited(self, session: str, messages: Sequence[SentMessage]) -> None:
         """Append by the awaited twin of the blocking method. Run in a loop (LocalInstance.taken), which it may need."""
         twin = copy(self)
@@ -282,6 +295,15 @@ class Shape:
         """Release the latest lease of the session that was taken here."""
         await await_if_needed(self._leases[session].release())
 
+    async def can_renew(self, session: str) -> bool:
+        """Whether the latest lease of the session that was taken here can be renewed for some seconds."""
+        renew = getattr(self._leases[session], "renew", None)
+        return callable(renew) and "seconds" in inspect.signature(renew).parameters
+
+    async def renew_lease(self, session: str, seconds: float) -> None:
+        """Renew the latest lease of the session that was taken here, for so long from now."""
+        await await_if_needed(self._leases[session].renew(seconds))
+
     async def begin_effect(self, session: str, key: str) -> tuple[str, Any]:
         """Begin an effect. Returns its status, "new" for the caller that is to do it, and its result."""
         effect = await self.call(session, "begin_effect", key)
@@ -292,12 +314,46 @@ class Shape:
     async def finish_effect(self, session: str, key: str, result: Any) -> None:
         await self.call(session, "finish_effect", key, result)
 
+    async def fail_effect(self, session: str, key: str, error: Any) -> None:
+        await self.call(session, "fail_effect", key, error)
+
+    async def once(self, session: str, key: str, result: Any) -> tuple[Any, int]:
+        """Do an effect, if it is to be done. Returns what the store returned, and how often it was done."""
+        done: list[Any] = []
+
+        def do() -> Any:
+            done.append(result)
+            return result
+
+        return await self.call(session, "once", key, do), len(done)
+
 
 def handle_of(snapshot: Any) -> Any:
     """Return the id of a snapshot that is an object or a dict with one, else the snapshot itself."""
     if isinstance(snapshot, Mapping) and "id" in snapshot:
         return snapshot["id"]
     return getattr(snapshot, "id", snapshot)
+
+
+def change_in_place(value: Any, depth: int = 4) -> None:
+    """Change every text and every list in a message: of mappings, lists and objects that allow it."""
+    if depth == 0:
+        return
+    if isinstance(value, MutableSequence):
+        for one in value:
+            change_in_place(one, depth - 1)
+        value.append("changed by the caller")
+        return
+    named = value if isinstance(value, MutableMapping) else getattr(value, "__dict__", {})
+    for name, held in list(named.items()):
+        if not isinstance(held, str):
+            change_in_place(held, depth - 1)
+            continue
+        with suppress(Exception):  # frozen, or checked on assignment
+            if isinstance(value, MutableMapping):
+                value[name] = "changed by the caller"
+            elif name in {"content", "text"}:
+                setattr(value, name, "changed by the caller")
 
 
 async def await_if_needed(result: Any) -> Any:

@@ -7,6 +7,7 @@ shape gets plain messages, or those that its factory makes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -117,7 +118,8 @@ class LlamaIndexShape(Shape):
         return all(_has(example, name) for name in ("add_message", "get_messages", "set_messages", "delete_messages"))
 
     def more(self) -> set[str]:
-        return {"replace"} | ({"pop"} if self._has("delete_last_message") else set())
+        found = {"replace"} | ({"pop"} if self._has("delete_last_message") else set())
+        return found | ({"delete_message"} if self._has("delete_message") else set())
 
     def _named(self, method: str) -> str:
         # Its awaited twin has a name of its own: async_add_message, beside aget_messages.
@@ -138,6 +140,10 @@ class LlamaIndexShape(Shape):
 
     async def replace(self, session: str, messages: Sequence[SentMessage]) -> None:
         await self.call(session, "set_messages", self.made(messages))
+
+    async def delete_message(self, session: str, place: int) -> None:
+        """Delete the message at this place, counted from 0."""
+        await self.call(session, "delete_message", place)
 
     async def pop(self, session: str) -> ReadMessage | None:
         taken = await self.call(session, "delete_last_message")
@@ -161,6 +167,9 @@ class AdkShape(Shape):
     appends_to = ("append_event",)
     clears_with = ("delete_session",)
     of: ClassVar[dict[str, str]] = {"app_name": "everturn_kit", "user_id": "kit"}
+
+    def more(self) -> set[str]:
+        return {"applications", "state"}
 
     @classmethod
     def fits(cls, example: Any) -> bool:
@@ -206,6 +215,43 @@ class AdkShape(Shape):
     async def clear(self, session: str) -> None:
         service = await self._source(None)
         await await_if_needed(service.delete_session(session_id=session, **self.of))
+
+    # --- applications and users, state -------------------------------------------------------------------------------
+
+    async def append_as(self, session: str, app: str, user: str, messages: Sequence[SentMessage]) -> None:
+        """Append to the session of this name of an application and a user."""
+        await self._as(app, user).append(session, messages)
+
+    async def read_as(self, session: str, app: str, user: str) -> list[ReadMessage]:
+        """Read the session of this name of an application and a user."""
+        return await self._as(app, user).read(session)
+
+    async def clear_as(self, session: str, app: str, user: str) -> None:
+        """Delete the session of this name of an application and a user."""
+        await self._as(app, user).clear(session)
+
+    def _as(self, app: str, user: str) -> AdkShape:
+        other = copy(self)
+        other.of = {"app_name": app, "user_id": user}  # type: ignore[misc]  # of this object alone
+        return other
+
+    async def append_state(self, session: str, messages: Sequence[SentMessage], changes: dict[str, Any]) -> None:
+        """Append an event that changes the session's state."""
+        service, found = await self._session(session, **self._latest())
+        if found is None:
+            found = await await_if_needed(service.create_session(session_id=session, **self.of))
+        (event,) = self.made(messages)
+        if (actions := self.framework("google.adk.events")) is None:
+            event["actions"] = DictMessage(state_delta=dict(changes))
+        else:
+            event.actions = actions.EventActions(state_delta=dict(changes))
+        await await_if_needed(service.append_event(found, event))
+
+    async def state(self, session: str) -> dict[str, Any] | None:
+        """Read the state of the session; None if sessions have none."""
+        _, found = await self._session(session)
+        state = getattr(found, "state", None)
+        return None if state is None else dict(state)
 
 
 def _heard(event: Any) -> ReadMessage:

@@ -45,7 +45,7 @@ class LangGraphShape(Shape):
         )
 
     def more(self) -> set[str]:
-        return {"checkpoints"}
+        return {"checkpoints", "pending_writes"} if self._has("put_writes") else {"checkpoints"}
 
     def message(self, sent: SentMessage) -> Any:
         return {"role": sent.role, "content": sent.content, **sent.fields}
@@ -53,11 +53,13 @@ class LangGraphShape(Shape):
     async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         return await self.put(session, messages, await self.get(session), **options)
 
-    async def get(self, session: str, checkpoint_id: str | None = None) -> Any:
+    async def get(self, session: str, checkpoint_id: str | None = None, namespace: str = "") -> Any:
         """Get a checkpoint's tuple: the latest, or the one of this id. None if there is none."""
-        return await self.call(None, "get_tuple", _config(session, checkpoint_id))
+        return await self.call(None, "get_tuple", _config(session, checkpoint_id, namespace))
 
-    async def put(self, session: str, messages: Sequence[SentMessage], latest: Any, **options: Any) -> str:
+    async def put(
+        self, session: str, messages: Sequence[SentMessage], latest: Any, *, namespace: str = "", **options: Any
+    ) -> str:
         """Extend the state that was read, and put it as that one's child. Returns the new checkpoint's id."""
         found = latest.checkpoint if latest is not None else {}
         versions = dict(found.get("channel_versions", {}))
@@ -76,7 +78,7 @@ class LangGraphShape(Shape):
             "updated_channels": ["messages"],
         }
         step = latest.metadata.get("step", 0) + 1 if latest is not None else 0
-        config = latest.config if latest is not None else _config(session)
+        config = latest.config if latest is not None else _config(session, None, namespace)
         metadata: dict[str, Any] = {"source": "loop", "step": step, "parents": {}}
         put = await self.call(None, "put", config, checkpoint, metadata, {"messages": versions["messages"]}, **options)
         returned = put["configurable"].get("checkpoint_id") if isinstance(put, Mapping) else None
@@ -105,6 +107,27 @@ class LangGraphShape(Shape):
         """Put a child of the state that `holder` read."""
         return await self.put(session, messages, self._held[holder])
 
+    # --- subgraphs and pending writes --------------------------------------------------------------------------------
+
+    async def append_in(self, session: str, namespace: str, messages: Sequence[SentMessage]) -> str:
+        """Append in a namespace of the thread, as a subgraph does."""
+        return await self.put(session, messages, await self.get(session, None, namespace), namespace=namespace)
+
+    async def read_in(self, session: str, namespace: str) -> list[ReadMessage]:
+        """Read the latest state of a namespace of the thread."""
+        return messages_in(await self.get(session, None, namespace))
+
+    async def put_writes(self, session: str, task: str, values: Sequence[str]) -> None:
+        """Store what a task of the latest step wrote, before the step is over."""
+        latest = await self.get(session)
+        await self.call(None, "put_writes", latest.config, [("messages", value) for value in values], task)
+
+    async def pending_writes(self, session: str) -> list[tuple[str, str]]:
+        """Read what tasks of the latest step wrote: (task, value), in the order of the store."""
+        latest = await self.get(session)
+        found = getattr(latest, "pending_writes", None) or ()
+        return [(task, value) for task, channel, value in found if channel == "messages"]
+
     async def checkpoint(self, session: str, checkpoint_id: str) -> tuple[list[ReadMessage], str | None] | None:
         """Get the messages of the checkpoint with this id, and its parent's id. None if it cannot be retrieved."""
         found = await self.get(session, checkpoint_id)
@@ -120,9 +143,9 @@ def messages_in(found: Any) -> list[ReadMessage]:
     )
 
 
-def _config(session: str, checkpoint_id: str | None = None) -> dict[str, Any]:
+def _config(session: str, checkpoint_id: str | None = None, namespace: str = "") -> dict[str, Any]:
     named = {} if checkpoint_id is None else {"checkpoint_id": checkpoint_id}
-    return {"configurable": {"thread_id": session, "checkpoint_ns": "", **named}}
+    return {"configurable": {"thread_id": session, "checkpoint_ns": namespace, **named}}
 
 
 def new_id() -> str:

@@ -54,12 +54,20 @@ class WorkerProcess:
         self._pipe = pipe
         self.watched = watched
         self.usable = True
+        self.used_up = False  # whether it must not serve another clause: its clock is wrong, or it is watched
         self._owed = 0  # reports that are still to come: one for each job
+        self.sent: Job = Resume()  # the latest job
+        self.paused = False  # whether it waits for `resume`
 
     @property
     def idle(self) -> bool:
         """Whether another clause may have it: every job is done and reported."""
-        return self.usable and not self._owed
+        return self.usable and not self.used_up and not self._owed
+
+    @property
+    def busy(self) -> bool:
+        """Whether a report is still to come."""
+        return self._owed > 0
 
     def send(self, job: Job) -> None:
         """Send a job without waiting. Raises WorkerDied."""
@@ -67,7 +75,11 @@ class WorkerProcess:
             self._pipe.send(job)
         except OSError as exc:
             raise self._died() from exc
-        self._owed += not isinstance(job, Resume)
+        if isinstance(job, Resume):
+            self.paused = False
+        else:
+            self._owed += 1
+            self.sent = job
 
     def poll(self, seconds: float) -> bool:
         """Whether a report, or the worker's end, comes within this time."""
@@ -82,7 +94,8 @@ class WorkerProcess:
             report: Report = self._pipe.recv()
         except (EOFError, OSError) as exc:
             raise self._died() from exc
-        self._owed -= not isinstance(report, Paused)  # a pause is not the end of a job
+        self.paused = isinstance(report, Paused)
+        self._owed -= not self.paused  # a pause is not the end of a job
         if isinstance(report, Failed):
             raise JobFailed(report)
         return report
@@ -115,8 +128,9 @@ class WorkerProcess:
         finally:
             os.kill(self.pid, signal.SIGCONT)
 
-    def resume(self) -> None:
-        self.send(Resume())
+    def resume(self, *, clock: float | None = None) -> None:
+        """Let it go on after a pause, with a clock that differs by so many seconds from the machine's."""
+        self.send(Resume(clock))
 
     def end(self) -> int:
         """Kill it if it runs, and reap it. Returns its status."""

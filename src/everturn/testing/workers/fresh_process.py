@@ -27,7 +27,7 @@ def take_in_fresh_process(target: Target, opening: Open, steps: Sequence[Step], 
                     [sys.executable, "-c", _SCRIPT], stdin=given, capture_output=True, timeout=patience, check=False
                 )
             except subprocess.TimeoutExpired:
-                raise Untested(f"a plain process had not ended after {patience:.0f} s") from None
+                raise Untested(f"a plain process had not ended after {patience:.1f} s") from None
         if done.returncode != 0:
             raise Untested(f"a plain process failed: {done.stderr.decode(errors='replace')[-500:]}")
         outcomes: tuple[Outcome, ...] = pickle.loads(answer.read_bytes())  # noqa: S301 - written by our own script

@@ -105,7 +105,10 @@ class Do(msgspec.Struct, frozen=True):
 
 
 class Interleave(msgspec.Struct, frozen=True):
-    """Run two callers in one process: stop `a` at its n-th point, let `b` end, or block for `patience`; resume `a`."""
+    """Run two callers in one process: stop `a` at its n-th point, let `b` end, or block for `patience`; resume `a`.
+
+    With `own`, each of two threads opens an instance of its own; with `passing_slot`, `b` is a task on that instance.
+    """
 
     slot: str
     a: CallerSteps
@@ -114,6 +117,7 @@ class Interleave(msgspec.Struct, frozen=True):
     by: Stops
     patience: float
     own: Open | None = None
+    passing_slot: str | None = None
     record: str | None = None
 
 
@@ -131,6 +135,16 @@ class Limit(msgspec.Struct, frozen=True):
 
     what: Literal["fsize", "nofile"]
     value: int | None
+
+
+class SetClock(msgspec.Struct, frozen=True):
+    """Let the wall clock of the worker process differ by so many seconds from the machine's."""
+
+    seconds: float
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """Measure the resources of the worker process."""
 
 
 class ForkProcess(msgspec.Struct, frozen=True):
@@ -172,12 +186,15 @@ class Modules(msgspec.Struct, frozen=True):
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Resume after a pause."""
+    """Resume after a pause, with the clock set to differ by so many seconds from the machine's."""
+
+    clock: float | None = None
 
 
-Job: TypeAlias = (
-    Open | Close | Do | Interleave | Cancel | Limit | ForkProcess | LosePower | FactoryHook | Modules | Resume
-)
+CallJob: TypeAlias = Do | Interleave | Cancel | ForkProcess | LosePower
+"""Jobs that make calls of the store."""
+
+Job: TypeAlias = CallJob | Open | Close | Limit | SetClock | Measure | FactoryHook | Modules | Resume
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------
@@ -229,6 +246,14 @@ class Loaded(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
 
 
+class Usage(msgspec.Struct, frozen=True):
+    """Resources of a process: open file handles (connections are among them), threads, bytes of memory."""
+
+    handles: int
+    threads: int
+    memory: int
+
+
 class Failed(msgspec.Struct, frozen=True):
     """The job failed. `hopeless`: every job of this kind would fail (an object with no known shape)."""
 
@@ -240,4 +265,4 @@ class Ready(msgspec.Struct, frozen=True):
     """Done; nothing to report."""
 
 
-Report: TypeAlias = Opened | Paused | Done | Interleaved | PowerOutcome | Loaded | Failed | Ready
+Report: TypeAlias = Opened | Paused | Done | Interleaved | PowerOutcome | Usage | Loaded | Failed | Ready

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import resource
 import signal
 import sys
 import threading
@@ -42,6 +41,7 @@ from everturn.testing.workers.messages import (
     Limit,
     Loaded,
     LosePower,
+    Measure,
     Modules,
     Open,
     Outcome,
@@ -49,10 +49,13 @@ from everturn.testing.workers.messages import (
     PowerOutcome,
     Ready,
     Report,
+    Resume,
+    SetClock,
     Stop,
 )
-
-_LIMITS = {"fsize": resource.RLIMIT_FSIZE, "nofile": resource.RLIMIT_NOFILE}
+from everturn.testing.workers.process_limits import ProcessLimits
+from everturn.testing.workers.process_usage import measure
+from everturn.testing.workers.shifted_clock import ShiftedClock
 
 
 class Worker:
@@ -70,7 +73,8 @@ class Worker:
         self._may_pause = False
         self._recorders = Recorders()
         self._first_modules = frozenset(sys.modules)
-        self._first_limits = {what: resource.getrlimit(number) for what, number in _LIMITS.items()}
+        self._limits = ProcessLimits()
+        self._clock = ShiftedClock()
 
     def serve(self, *, watched: bool) -> None:
         """Run jobs until the pipe closes. `watched`: driver calls can be counted, which slows every call."""
@@ -105,7 +109,12 @@ class Worker:
                 instance = self._instances[job.slot]
                 return instance.run(self._cancel(instance, job))
             case Limit():
-                self._limit(job)
+                self._limits.set(job)
+                return Ready()
+            case Measure():
+                return measure()
+            case SetClock():
+                self._clock.shift(job.seconds)
                 return Ready()
             case ForkProcess():
                 return self._fork_process(job)
@@ -117,14 +126,6 @@ class Worker:
                 self._call_factory_hook(job)
                 return Ready()
         raise AssertionError(job)
-
-    def _limit(self, job: Limit) -> None:
-        soft, hard = self._first_limits[job.what]
-        if job.value is not None:
-            soft = job.value
-            if job.what == "nofile":
-                soft += 1 + max(filter(_is_open, [int(entry.name) for entry in Path("/dev/fd").iterdir()]))
-        resource.setrlimit(_LIMITS[job.what], (soft, hard))
 
     def _call_factory_hook(self, job: FactoryHook) -> None:
         function = getattr(self._factory, job.what)
@@ -212,7 +213,9 @@ class Worker:
             with self._pausing:
                 if self._may_pause:
                     self._pipe.send(Paused(n, name))
-                    self._pipe.recv()
+                    go_on: Resume = self._pipe.recv()
+                    if go_on.clock is not None:
+                        self._clock.shift(go_on.clock)
 
         def die(_n: int, _name: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -234,17 +237,18 @@ class Worker:
     async def _interleave_tasks(self, instance: LocalInstance, job: Interleave) -> Interleaved:
         b: asyncio.Task[tuple[Outcome, ...]] | None = None
         blocked = False
+        passing = self._instances[job.passing_slot or job.slot]
 
         async def between() -> None:
             nonlocal b, blocked
-            b = asyncio.ensure_future(self._take_steps_awaited(instance, job.b, job.record))
+            b = asyncio.ensure_future(self._take_steps_awaited(passing, job.b, job.record))
             _, pending = await asyncio.wait({b}, timeout=job.patience)
             blocked = bool(pending)
 
         a = await PausableCoroutine(self._take_steps_awaited(instance, job.a, job.record), job.n, between)
         at = None if b is None else f"suspension {job.n}"
         if b is None:
-            b = asyncio.ensure_future(self._take_steps_awaited(instance, job.b, job.record))
+            b = asyncio.ensure_future(self._take_steps_awaited(passing, job.b, job.record))
         return Interleaved(a, await b, at, blocked)
 
     async def _cancel(self, instance: LocalInstance, job: Cancel) -> Done:
@@ -380,15 +384,6 @@ class _Thread(threading.Thread):
         if self._error is not None:
             raise self._error
         return self._result
-
-
-def _is_open(descriptor: int) -> bool:
-    """Whether a descriptor is open now. The one by which the list was read is in the list, and is closed again."""
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
 
 
 def _wait_until(moment: float) -> None:

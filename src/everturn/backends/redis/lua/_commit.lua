@@ -1,5 +1,5 @@
 -- Ends every change: writes what the effect's script has planned, and answers with the receipt. `kind` is that of the change,
--- `after` the new state; `plan` has the rest: entries, an undo step, a snapshot, a TTL.
+-- `after` the new state; `plan` has the rest: entries, an undo step, a snapshot, facts, a TTL.
 -- It is a text, not a function, and so are rare steps in it: making a function takes the server longer than a small step does,
 -- and so does making a text of a number: each is made once, by `format`, in half the time of `..`.
 local fresh = not life
@@ -55,6 +55,11 @@ if undo then
   undo = sealed_texts().sealed('undo', undo)
   add_to_parts(5, #undo - parts[5])
   set('undo', undo)
+end
+if plan.facts then
+  local kept = plan.facts ~= '' and sealed_texts().sealed('facts', plan.facts)
+  parts[7], parts_moved = kept and #kept or nil, true
+  if kept then set('facts', kept) else call('HDEL', META, 'facts') end
 end
 if plan.ttl then set('ttl', ttl, 7) end
 if ARGV[4] ~= '' then

@@ -11,10 +11,16 @@ end
 local function path_functions()
   local START = {seq = 1, after = 0, skip = 0, depth = 0, messages = 0}  -- of the range that no jump leads to
 
-  local function jump_in(kept, score)
-    local check, text, seq, after, skip, depth, messages =
-      string.match(kept, '^(%x+) ((%d+) (%d+) (%d+) (%d+) (%d+))$')  -- in one step: a path may have thousands
+  -- The five numbers of a jump, as texts, once they are checked. A path may have thousands of jumps: those who walk along it
+  -- need three of the numbers, and no table.
+  local function numbers_in(kept, score)
+    local check, text, seq, after, skip, depth, messages = string.match(kept, '^(%x+) ((%d+) (%d+) (%d+) (%d+) (%d+))$')
     if seq ~= score or check ~= digest(LIFE .. ' jump ' .. text) then damaged('jumps') end
+    return seq, after, depth, skip, messages
+  end
+
+  local function jump_in(kept, score)
+    local seq, after, depth, skip, messages = numbers_in(kept, score)
     return {seq = tonumber(seq), after = tonumber(after), skip = tonumber(skip), depth = tonumber(depth),
             messages = tonumber(messages)}
   end
@@ -87,6 +93,6 @@ local function path_functions()
     call('ZADD', JUMPS, seq, digest(LIFE .. ' jump ' .. text) .. ' ' .. text)
   end
 
-  return {START = START, jump_in = jump_in, jump_at = jump_at, range_at = range_at, on_path = on_path,
+  return {START = START, numbers_in = numbers_in, jump_at = jump_at, range_at = range_at, on_path = on_path,
           last_past = last_past, messages_behind = messages_behind, put_jump = put_jump}
 end

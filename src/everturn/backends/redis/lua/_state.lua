@@ -16,12 +16,14 @@ local function damaged(part)
   error('DAMAGED ' .. part .. '.', 0)
 end
 
--- How many others, snapshots and jumps there are; the oldest version remembered; the lengths of `undo` and `forgotten`.
+-- How many others, snapshots and jumps there are; the oldest version remembered; the lengths of `undo`, `forgotten` and `facts`
+-- (nil for the last, if there are none).
 local function parts_in(text)
-  local others, snapshots, jumps, oldest, undo, forgotten =
-    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local others, snapshots, jumps, oldest, undo, forgotten, facts =
+    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*)$')
   if not others then damaged('meta') end
-  return {tonumber(others), tonumber(snapshots), tonumber(jumps), tonumber(oldest), tonumber(undo), tonumber(forgotten)}
+  return {tonumber(others), tonumber(snapshots), tonumber(jumps), tonumber(oldest), tonumber(undo), tonumber(forgotten),
+          tonumber(facts)}
 end
 
 -- A state is "head cleared floor messages", and behind that " seq,seq,..." for the system messages a trim kept.

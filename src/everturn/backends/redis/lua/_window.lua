@@ -1,5 +1,5 @@
 -- Shared by reads: which ranges of a path hold the entries that are asked for.
-local MOST_RANGES = 500  -- in one answer: a millisecond or two
+local MOST_RANGES = 1000  -- in one answer: two milliseconds
 
 -- Take the latest `wanted` messages of the range from `first` to `high`, which holds as many: append their ranges, without
 -- the other entries between them, to `ranges`. Returns the seq of the oldest of them.
@@ -33,13 +33,17 @@ end
 -- messages are still to be found. `start` is the seq of the oldest message within the limit, 0 if the limit is not reached;
 -- `cut` says that there are older ones.
 local function window_down(head, last, low, limit, bare)
-  local path, jump, high = ANY_JUMPS and path_functions(), {seq = 1, depth = 0}, head  -- one range, if there are no jumps
-  if path then jump, high = path.range_at(path.jump_at(head), head, last) end
+  local path, begins, after, depth, high = ANY_JUMPS and path_functions(), 1, 0, 0, head  -- one range, if there are no jumps
+  if path then
+    local jump
+    jump, high = path.range_at(path.jump_at(head), head, last)
+    begins, after, depth = jump.seq, jump.after, jump.depth
+  end
   local ranges, some, at, used, walked = {}, {}, 1, 0, 0
   local rest, left, start, cut = 0, limit, 0, false
   high = math.min(high, last)
   while high >= low do
-    local first = math.max(jump.seq, low)
+    local first = math.max(begins, low)
     if first <= high then
       local there = limit and messages_in(first, high)
       if left == 0 and there > 0 then
@@ -60,21 +64,27 @@ local function window_down(head, last, low, limit, bare)
       end
     end
     walked = walked + 1
-    if jump.depth == 0 or jump.seq <= low then break end
+    if depth == 0 or begins <= low then break end
     if walked >= MOST_RANGES then
-      rest = jump.after
+      rest = after
       break
     end
     -- Jumps of a path often stand side by side: fetch several at a time, twice as many as were of use the last time.
-    high = jump.after
+    high = after
     while some[at] and tonumber(some[at + 1]) > high do at = at + 2 end
     if not some[at] then
       local count = math.max(1, math.min(2 * used, 64))
       some, at, used = call('ZREVRANGEBYSCORE', JUMPS, high, '-inf', 'WITHSCORES', 'LIMIT', 0, count), 1, 0
     end
-    local next_jump = some[at] and path.jump_in(some[at], some[at + 1]) or path.START
-    if next_jump.depth ~= jump.depth - 1 then damaged('jumps') end
-    jump, at, used = next_jump, at + 2, used + 1
+    local expected = depth - 1
+    if some[at] then
+      begins, after, depth = path.numbers_in(some[at], some[at + 1])
+      begins, after, depth = tonumber(begins), tonumber(after), tonumber(depth)
+    else
+      begins, after, depth = 1, 0, 0
+    end
+    if depth ~= expected then damaged('jumps') end
+    at, used = at + 2, used + 1
   end
   return {ranges = ranges, rest = rest, left = left or 0, start = start, cut = cut, limit = limit}
 end
@@ -114,6 +124,8 @@ end
 
 -- A window as text: "rest left start cut first,last,first,last".
 local function window_text(window)
-  return window.rest .. ' ' .. window.left .. ' ' .. window.start .. (window.cut and ' 1 ' or ' 0 ')
-    .. table.concat(window.ranges, ',')
+  local ranges, pairs_of_seqs = window.ranges, {}
+  for i = 1, #ranges, 2 do pairs_of_seqs[(i + 1) / 2] = string.format('%d,%d', ranges[i], ranges[i + 1]) end
+  return string.format('%d %d %d %d ', window.rest, window.left, window.start, window.cut and 1 or 0)
+    .. table.concat(pairs_of_seqs, ',')
 end

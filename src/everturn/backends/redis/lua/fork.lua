@@ -1,6 +1,6 @@
 -- Make a staged copy visible, as version 1 of a new session. KEYS from 7: the staged parts.
--- ARGV from 10: state, last seq, dimension, origin, how many entries, others and jumps were staged; '' as the state only asks
--- whether there is such a session.
+-- ARGV from 10: state, last seq, dimension, origin, how many entries, others and jumps were staged, facts as facts.lua keeps them;
+-- '' as the state only asks whether there is such a session.
 if life then return refused('exists') end
 if ARGV[10] == '' then return refused('unchanged') end
 local staged = {tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])}
@@ -10,6 +10,7 @@ end
 last_seq = tonumber(ARGV[11])
 local bytes = tonumber(call('HGET', KEYS[7], 'bytes') or 0)
 local kind, after, plan = 'fork', ARGV[10], {}
+if ARGV[17] ~= '' then plan.facts = ARGV[17] end
 plan.size, plan.dimension, plan.origin = bytes, ARGV[12] ~= '' and ARGV[12], ARGV[13]
 plan.write = function()
   -- A staged copy expires by itself, should its writer vanish; this one is to stay.

@@ -56,6 +56,7 @@ end
 if ARGV[8] ~= '' then call('RENAME', KEYS[11], SNAPSHOTS) end
 if ARGV[10] ~= '' then forgotten = forgotten == '' and ARGV[10] or forgotten .. ',' .. ARGV[10] end
 
+call('HDEL', META, 'facts')
 local fields = tonumber(ARGV[12])
 for i = 13, 12 + fields, 2 do call('HSET', META, ARGV[i], ARGV[i + 1]) end
 LIFE = call('HGET', META, 'life')
@@ -71,6 +72,7 @@ end
 local left = tonumber(ARGV[9])
 local oldest = call('XRANGE', CHANGES, '-', '+', 'COUNT', 1)[1]
 parts[1], parts[2], parts[3] = call('ZCARD', OTHERS) + lost[1], call('HLEN', SNAPSHOTS), call('ZCARD', JUMPS) + lost[2]
+parts[7] = call('HEXISTS', META, 'facts') == 1 and #call('HGET', META, 'facts') or nil
 if not adds then parts[4] = oldest and string.match(oldest[1], '^%d+') or call('HGET', META, 'version') + 1 end
 call('HSET', META, 'bytes', size, 'expires_at', left and string.format('%.0f', now + left) or '',
      'parts', table.concat(parts, ' '))

@@ -5,7 +5,7 @@
 --   8 ranges until they hold so many messages ('': all; '-': no ranges); 9 whether entries that are no messages are left out;
 --   10 whether the entries come along ('f': those of the front alone);
 --   11, 12 for the front of a prompt: so many entries behind the floor, and so many of the latest summaries (nil: no front).
--- The answer begins with a text of lines: the status; how many snapshots follow; undo; forgotten; the state asked for; the
+-- The answer begins with a text of lines: the status; how many snapshots follow; undo; forgotten; facts; the state asked for; the
 -- others; the window, as window_text writes it; the facts. Behind it come ids and texts of the snapshots, unless they are too
 -- many for one answer (page.lua lists those), and the values of the window's entries in order, each behind "kind life" if all
 -- kinds are asked for. The others of a front are its summaries; each comes last, as "kind life" and value. No entries come if one of them is not as it must be: then the client reads them, and finds out.
@@ -33,8 +33,9 @@ if ANY_OTHERS and call('ZCARD', OTHERS) ~= parts[1] then damaged('others') end
 if parts[2] > 0 and call('HLEN', SNAPSHOTS) ~= parts[2] then damaged('snapshots') end
 if ANY_JUMPS and call('ZCARD', JUMPS) ~= parts[3] then damaged('jumps') end
 if call('XLEN', CHANGES) ~= version - parts[4] + 1 then damaged('changes') end
-local texts = parts[5] + parts[6] > 0 and sealed_texts()
+local texts = (parts[7] or parts[5] + parts[6] > 0) and sealed_texts()
 local undo, forgotten = texts and texts.field('undo', parts[5]) or '', texts and texts.field('forgotten', parts[6]) or ''
+local found_by = parts[7] and string.gsub(texts.field('facts', parts[7]), '\n', ',') or ''
 
 local state, status = facts[4], 'found'
 if ARGV[2] ~= '' then
@@ -61,7 +62,7 @@ elseif ARGV[3] ~= '' then
   end
   if not state then status = 'no_version' end
 end
-if not state then return {status .. '\n0\n' .. undo .. '\n' .. forgotten .. '\n\n\n\n' .. lines} end
+if not state then return {status .. '\n0\n' .. undo .. '\n' .. forgotten .. '\n' .. found_by .. '\n\n\n\n' .. lines} end
 local head, cleared, floor, messages, kept = unpacked(state)
 if not head or head > tonumber(facts[3]) or floor > head or cleared > floor then damaged('state') end
 -- A jump that was moved to another seq may be missed where the path begins, and too much would show: so count messages.
@@ -147,6 +148,6 @@ if ARGV[12] and ANY_OTHERS and cleared < floor then
     answer[#answer + 1], answer[#answer + 2] = row[2][1], row[2][2]
   end
 end
-answer[1] = status .. '\n' .. #listed .. '\n' .. undo .. '\n' .. forgotten .. '\n' .. state .. '\n' .. table.concat(others, ',')
-  .. '\n' .. window .. '\n' .. lines
+answer[1] = status .. '\n' .. #listed .. '\n' .. undo .. '\n' .. forgotten .. '\n' .. found_by .. '\n' .. state .. '\n'
+  .. table.concat(others, ',') .. '\n' .. window .. '\n' .. lines
 return answer

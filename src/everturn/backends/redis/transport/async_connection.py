@@ -7,20 +7,19 @@ that was given to us are used by redis-py's public methods.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
+from everturn.backends._shared.deadline_watch import DeadlineWatch
 from everturn.backends.redis import errors
 from everturn.backends.redis.transport.login import Login
 from everturn.backends.redis.transport.resp import packed, reply_reader
 from everturn.backends.redis.url import Node
 
-IsOver: TypeAlias = Callable[[], bool]
-"""Says whether the time is up."""
-
 
 class AsyncConnection(Protocol):
-    """One connection, used by one caller at a time."""
+    """One connection, used by one caller at a time. At its `deadline` every wait ends, with TimeoutError."""
+
+    deadline: float
 
     @property
     def is_lost(self) -> bool:
@@ -31,12 +30,12 @@ class AsyncConnection(Protocol):
         """Send `count` commands."""
         ...
 
-    async def receive(self, count: int, is_over: IsOver | None = None) -> list[Any]:
+    async def receive(self, count: int, *, outlasts_cancellation: bool = False) -> list[Any]:
         """Read the next `count` replies; errors of the server come as Refusal.
 
-        With `is_over`, a cancellation does not end the wait before the time is up: asyncio.run cancels every task at
-        its end, also a task of ours that carries out a change which another task still waits for. Raises OSError or an
-        error of redis-py; drop the connection then.
+        `outlasts_cancellation`: only the deadline ends the wait. asyncio.run cancels every task at its end, also a task
+        of ours that carries out a change which another task still waits for. Raises OSError or an error of redis-py;
+        drop the connection then.
         """
         ...
 
@@ -49,10 +48,12 @@ class AsyncConnection(Protocol):
         ...
 
 
-async def own_connection(node: Node, login: Login) -> AsyncConnection:
+async def own_connection(node: Node, login: Login, deadline: float) -> AsyncConnection:
     """Connect to a node, and log in. Raises OSError, or MemoryStoreBackendError if the server refuses us."""
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(OwnConnection, *node, ssl=login.context())
+    async with asyncio.timeout_at(deadline):
+        _, connection = await loop.create_connection(OwnConnection, *node, ssl=login.context())
+    connection.deadline = deadline
     try:
         await connection.send(packed(login.commands), len(login.commands))
         login.check(await connection.receive(len(login.commands)), f"Redis at {node[0]}:{node[1]}")
@@ -67,24 +68,33 @@ class RedisPyConnection:
 
     is_lost = False
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, deadline: float) -> None:
         self.connection = connection
+        self.deadline = deadline
 
     async def send(self, request: bytes, count: int) -> None:  # noqa: ARG002 - redis-py counts for itself
-        await self.connection.send_packed_command([request], check_health=False)
+        async with asyncio.timeout_at(self.deadline):
+            await self.connection.send_packed_command([request], check_health=False)
 
-    async def receive(self, count: int, is_over: IsOver | None = None) -> list[Any]:  # noqa: ARG002 - redis-py's reads end
-        return [await self._reply() for _ in range(count)]
+    async def receive(
+        self,
+        count: int,
+        *,
+        outlasts_cancellation: bool = False,  # noqa: ARG002 - redis-py's reads end
+    ) -> list[Any]:
+        async with asyncio.timeout_at(self.deadline):
+            return [await self._reply() for _ in range(count)]
 
     async def end(self) -> None:
         # Older releases, and valkey-py, have it under another name.
         can_read = getattr(self.connection, "can_read", None) or self.connection.can_read_destructive
-        try:
-            is_more = await can_read()
-        except Exception as exc:
-            if errors.interruption(exc):
-                raise
-            return  # the connection has ended since; the replies before that are whole
+        async with asyncio.timeout_at(self.deadline):
+            try:
+                is_more = await can_read()
+            except Exception as exc:
+                if errors.interruption(exc):
+                    raise
+                return  # the connection has ended since; the replies before that are whole
         if is_more:
             raise errors.OutOfStep
 
@@ -105,6 +115,8 @@ class OwnConnection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.is_lost = False
+        self.deadline = 0.0
+        self._deadlines = DeadlineWatch(self._expire)  # as asyncio.timeout_at, without a timer for each call
         self._transport: Any = None
         self._reader = reply_reader()
         self._replies: list[Any] = []
@@ -120,18 +132,20 @@ class OwnConnection(asyncio.Protocol):
         self._due += count
         self._transport.write(request)
 
-    async def receive(self, count: int, is_over: IsOver | None = None) -> list[Any]:
+    async def receive(self, count: int, *, outlasts_cancellation: bool = False) -> list[Any]:
         while len(self._replies) < count:
             if self.is_lost:
                 raise ConnectionError("the server closed the connection")
             self._wanted = count
-            self._waiter = asyncio.get_running_loop().create_future()
+            waiter = self._waiter = asyncio.get_running_loop().create_future()
+            self._deadlines.add(waiter, self.deadline)
             try:
-                await self._waiter
+                await waiter
             except asyncio.CancelledError:
-                if is_over is None or is_over():
+                if not outlasts_cancellation:
                     raise
             finally:
+                self._deadlines.remove(waiter)
                 self._waiter = None
         replies, self._replies = self._replies[:count], self._replies[count:]
         return replies
@@ -140,6 +154,7 @@ class OwnConnection(asyncio.Protocol):
         pass  # data_received notices a surplus when it comes
 
     async def disconnect(self) -> None:
+        self._deadlines.close()
         self._transport.abort()
         await asyncio.shield(self._ended)  # the loop has let go of the socket
 
@@ -164,6 +179,10 @@ class OwnConnection(asyncio.Protocol):
         self._fail(exc or ConnectionError("the server closed the connection"))
         if not self._ended.done():
             self._ended.set_result(None)
+
+    def _expire(self, waiter: asyncio.Future[None]) -> None:
+        if not waiter.done():
+            waiter.set_exception(TimeoutError("timed out"))
 
     def _fail(self, exc: Exception) -> None:
         self.is_lost = True

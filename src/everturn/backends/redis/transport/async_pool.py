@@ -33,7 +33,7 @@ class AsyncNodeConnections(Protocol):
     """Connections to one node, for an event loop."""
 
     async def take(self, deadline: float) -> AsyncConnection:
-        """Return a connection that is ready. Raises MemoryStoreBackendError."""
+        """Return a connection that is ready, with this deadline. Raises MemoryStoreBackendError."""
         ...
 
     async def give_back(self, connection: AsyncConnection) -> None: ...
@@ -71,10 +71,10 @@ class AsyncPool:
             while self._idle:
                 idle = self._idle.pop()
                 if not idle.is_lost:
+                    idle.deadline = deadline
                     return idle
                 await idle.disconnect()
-            async with asyncio.timeout_at(deadline):
-                return await own_connection(self._node, self._login)
+            return await own_connection(self._node, self._login, deadline)
         except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
             self._watch.lost(exc)
             await self._end()
@@ -114,7 +114,7 @@ class AsyncClientPool:
     async def take(self, deadline: float) -> RedisPyConnection:
         try:
             async with asyncio.timeout_at(deadline):
-                return RedisPyConnection(await get_connection(self._pool))
+                return RedisPyConnection(await get_connection(self._pool), deadline)
         except Exception as exc:  # noqa: BLE001 - raised again, as what it is
             errors.raise_as(exc, errors.unsent, "Redis")
 
@@ -300,24 +300,22 @@ async def exchange_batch(
     for request in batch:
         request.sent = True
     try:
-        async with asyncio.timeout_at(deadline) as limit:
-            is_over = limit.expired if awaits_replies else None
-            commands = [command for request in batch for command in request.commands] + waits[-1:]
-            await connection.send(packed(commands), len(commands))
-            delayed: list[tuple[_Request, list[Any]]] = []
-            for request in batch:
-                replies = await connection.receive(len(request.commands), is_over)
-                if request is batch[-1] and not waits:
-                    await connection.end()  # before the last reply is believed
-                if request.wait:
-                    delayed.append((request, replies))
-                else:
-                    request.succeed(replies)
-            reached = await connection.receive(1, is_over) if delayed else []
-            if delayed:
-                await connection.end()
-            for request, replies in delayed:
-                request.succeed(replies + reached)
+        commands = [command for request in batch for command in request.commands] + waits[-1:]
+        await connection.send(packed(commands), len(commands))
+        delayed: list[tuple[_Request, list[Any]]] = []
+        for request in batch:
+            replies = await connection.receive(len(request.commands), outlasts_cancellation=awaits_replies)
+            if request is batch[-1] and not waits:
+                await connection.end()  # before the last reply is believed
+            if request.wait:
+                delayed.append((request, replies))
+            else:
+                request.succeed(replies)
+        reached = await connection.receive(1, outlasts_cancellation=awaits_replies) if delayed else []
+        if delayed:
+            await connection.end()
+        for request, replies in delayed:
+            request.succeed(replies + reached)
     except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
         await connections.drop(connection)
         errors.raise_as(exc, errors.unanswered, where(node))

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from everturn.backends.redis.errors import refusal_in
-from everturn.backends.redis.scripts import Script
+from everturn.backends.redis.scripts import RETRY, Script
 
 Part: TypeAlias = bytes | str | int
 
@@ -31,6 +31,13 @@ class ScriptCall(msgspec.Struct, frozen=True, gc=False):
         """Return the call with the script's text, for a server that does not know the hash."""
         prefix = _strings((b"EVAL", self.script.text, b"%d" % len(self.keys), *self.keys))
         return msgspec.structs.replace(self, prefix=prefix)
+
+    def again(self) -> ScriptCall:
+        """Return the call as a retry, if it is a change. A server that refused it may get it a second time from a proxy
+        and carry it out, because another client has loaded the script meanwhile."""
+        if not self.script.is_change:
+            return self
+        return msgspec.structs.replace(self, args=[*self.args[:RETRY], b"r", *self.args[RETRY + 1 :]])
 
     def within(self, issued: Part, not_after: Part) -> ScriptCall:
         """Return the call, issued at one moment and not to be applied after another."""

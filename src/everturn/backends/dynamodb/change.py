@@ -1,0 +1,356 @@
+"""Applies a change: plans it on the head that is known, and writes it in one transaction if the head is still that one.
+
+A plan that came too late is refused, and the answer has the new head: the change is planned again on it, without
+another read. The head that this process wrote last is remembered, so that a lone writer needs one request.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from os import urandom
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from everturn import events
+from everturn.backend import (
+    REMEMBERED,
+    BeginEffect,
+    ChangeOutcome,
+    ChangeRequest,
+    EndEffect,
+    Status,
+    StoredEffect,
+    contains,
+    is_fenced_off,
+    is_held,
+    path,
+    plan_change,
+)
+from everturn.backends.dynamodb import errors, new_state
+from everturn.backends.dynamodb.log_reader import LogReader, effect_of
+from everturn.backends.dynamodb.plan_facts import gather
+from everturn.backends.dynamodb.stored_form import HEAD, KEY, RECEIPTS, Head, Item, StoredHead, head_item
+from everturn.backends.dynamodb.table import Table, read_head
+from everturn.errors import MemoryStoreBackendError
+from everturn.model import Snapshot
+from everturn.transfer.session_lines import ChangePart
+
+KNOWN_HEADS = 4096
+TOMBSTONE = 3600.0  # seconds that the trace of an erasure is kept: longer than DynamoDB takes a signed request
+_decode_receipts = msgspec.json.Decoder(list[tuple[str, ChangePart]]).decode
+
+
+class KnownHeads:
+    """The heads that this process saw last. Safe between threads. A wrong one costs a request, and nothing else."""
+
+    def __init__(self) -> None:
+        self._heads: OrderedDict[str, StoredHead | None] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, pk: str) -> StoredHead | None:
+        return self._heads.get(pk)
+
+    def put(self, pk: str, stored: StoredHead) -> None:
+        with self._lock:
+            self._heads[pk] = stored
+            self._heads.move_to_end(pk)
+            while len(self._heads) > KNOWN_HEADS:
+                self._heads.popitem(last=False)
+
+    def drop(self, pk: str) -> None:
+        with self._lock:
+            self._heads.pop(pk, None)
+
+
+class Seen(msgspec.Struct):
+    """Knowledge of the table while a change is planned. `is_fresh`: the head was read for this very call.
+
+    Items of the key and of the effect are taken to be absent until they are known: the transaction checks it.
+    """
+
+    stored: StoredHead | None
+    is_fresh: bool
+    key_item: Item | None = None
+    knows_key: bool = False
+    effect_item: Item | None = None
+    knows_effect: bool = False
+
+
+class ChangeWriter:
+    """Applies changes to the sessions of a table."""
+
+    def __init__(self, table: Table, clock: Callable[[], float]) -> None:
+        self._table = table
+        self._clock = clock
+        self.heads = KnownHeads()
+
+    async def apply(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
+        """Apply a change (Backend.change)."""
+        pk = self._table.key_of(request.session_id)
+        known = None if request.retry else self.heads.get(pk)
+        seen = Seen(known, is_fresh=False) if known else await self._fresh(request.session_id, deadline)
+        tries, told = 0, False
+        throttled: MemoryStoreBackendError | None = None
+        while True:
+            try:
+                return await self._attempt(pk, request, seen, deadline)
+            except _Stale as stale:
+                again = stale
+            except MemoryStoreBackendError as exc:
+                self.heads.drop(pk)
+                if throttled is not None and not exc.transient and exc.outcome == "not_written":
+                    raise throttled from exc  # it says more than an attempt for which there was no time left
+                if exc.outcome == "unknown" or not exc.transient or time.monotonic() >= deadline:
+                    raise
+                again, throttled = _Stale(exc), exc
+                if not told:
+                    reason = events.reason(exc)
+                    events.tell(
+                        events.THROTTLED, self._table.client.watch.source, session_id=request.session_id, reason=reason
+                    )
+                told = True
+            if time.monotonic() >= deadline:
+                raise again.error or errors.contended(self._table.client.name)
+            tries += 1
+            if again.seen is not None:
+                seen = again.seen
+                if tries > 1:
+                    await self._table.pause(tries - 2, deadline)
+            else:
+                if again.error is not None:  # throttled, or another's transaction is under way
+                    await self._table.pause(tries, deadline)
+                try:
+                    seen = await self._fresh(request.session_id, deadline)
+                except MemoryStoreBackendError:
+                    if again.error is not None:
+                        raise again.error from None  # it says more than a read for which there was no time left
+                    raise
+
+    async def _fresh(self, session_id: str, deadline: float) -> Seen:
+        return Seen(await self._table.head(session_id, deadline), is_fresh=True)
+
+    async def _attempt(self, pk: str, request: ChangeRequest, seen: Seen, deadline: float) -> ChangeOutcome:
+        now = self._clock()
+        living = seen.stored.living(now) if seen.stored else None
+        log = LogReader(self._table, living or Head(request.session_id), deadline)
+        await self._look_up(log, living, request, seen, deadline)
+        if (again := await self._recalled(log, living, request, seen, deadline)) is not None:
+            return self._answer(again, seen)
+        version, life = (living.version, living.life) if living else (0, "")
+        action = request.action
+        refused: Status | None = None
+        plan = None
+        lease = seen.stored.head.lease if seen.stored else None
+        if request.expected_version not in (None, version) or request.expected_life not in (None, life):
+            refused = Status.CONFLICT
+        elif request.lease and is_fenced_off(request.lease, lease, life, now):
+            refused = Status.LEASE_LOST
+        else:
+            planned = plan_change(living, action, await gather(log, action, seen.effect_item))
+            if isinstance(planned, Status):
+                refused = planned
+            else:
+                plan = planned
+        if plan is None:
+            assert refused is not None  # noqa: S101 - one of the two is
+            await self._settle_refusal(pk, request, seen, log, deadline)
+            detail = living.dimension or 0 if living else 0
+            outcome = ChangeOutcome(refused, life, version, detail=detail)
+            return self._with_effect(outcome, seen, living, action, now)
+        made = new_state.after(self._table, seen.stored, living, request, plan, now)
+        await self._write(pk, request, seen, made, deadline)
+        self.heads.put(pk, made.stored)
+        outcome = _receipt(Status.APPLIED, made.stored.head, made.change)
+        if isinstance(action, BeginEffect | EndEffect) and made.effect is not None:
+            return msgspec.structs.replace(outcome, effect=_held(made.effect, made.stored.head, now))
+        return outcome
+
+    async def _look_up(
+        self, log: LogReader, living: Head | None, request: ChangeRequest, seen: Seen, deadline: float
+    ) -> None:
+        """Read the effect that is to end. (That one that is to begin is there already is told by the transaction.)"""
+        if living is not None and isinstance(request.action, EndEffect) and not seen.knows_effect:
+            keys = [(log.pk, HEAD), (log.pk, log.effect_sk(request.action.key))]
+            head, effect = await self._table.get_together(keys, deadline)
+            stored = read_head(request.session_id, head)
+            if stored is None or stored.head.log != living.log:
+                raise _Stale(seen=Seen(stored, is_fresh=True))
+            if seen.stored is None or stored.tag != seen.stored.tag:
+                raise _Stale(seen=Seen(stored, is_fresh=True, effect_item=effect, knows_effect=True))
+            seen.effect_item, seen.knows_effect = effect, True
+            seen.is_fresh = True
+
+    async def _settle_refusal(
+        self, pk: str, request: ChangeRequest, seen: Seen, log: LogReader, deadline: float
+    ) -> None:
+        """Make sure that a refusal is true: of the table as it is now, and also if an earlier attempt arrives later."""
+        if not seen.is_fresh:
+            raise _Stale
+        if request.key is not None and not seen.knows_key and log.head.life:
+            seen.key_item = await self._table.get(pk, key_sk(log.head, request.key), deadline)
+            seen.knows_key = True
+            raise _Stale(seen=seen)
+        if request.retry:
+            # The earlier attempt may still be under way. It was planned on a tag: after this write that is no more.
+            before = seen.stored or StoredHead(b"", Head(request.session_id))
+            fenced = StoredHead(urandom(12), before.head)
+            purge = None if before.head.life else self._clock() + TOMBSTONE
+            try:
+                await self._table.write_together(
+                    [self._table.put_head(head_item(pk, fenced, purge), seen.stored)], deadline
+                )
+            except errors.ConditionNotMet as exc:
+                raise _Stale(seen=self._told(request.session_id, exc.items[0])) from exc
+
+    def _told(self, session_id: str, item: Item | None) -> Seen:
+        """Make the knowledge of a head that came with a refusal."""
+        return Seen(read_head(session_id, item), is_fresh=True)
+
+    async def _write(self, pk: str, request: ChangeRequest, seen: Seen, made: new_state.Made, deadline: float) -> None:
+        """Write the plan in one transaction. Raises _Stale if the table is not as it was planned on."""
+        if made.staged:
+            await self._table.write_many(deadline, puts=made.staged)
+        writes = [self._table.put_head(head_item(pk, made.stored), seen.stored), *made.writes]
+        at_key = at_effect = -1
+        if request.key is not None:
+            at_key = len(writes)
+            writes.append(_key_write(self._table, pk, made, request.key, seen.key_item))
+        if made.effect is not None:
+            at_effect = len(writes)
+            writes.append(new_state.effect_write(self._table, pk, made, seen.effect_item))
+        try:
+            await self._table.write_together(writes, deadline)
+        except errors.ConditionNotMet as exc:
+            self.heads.drop(pk)
+            if exc.items[0] is not errors.UNASKED:
+                raise _Stale(seen=self._told(request.session_id, exc.items[0])) from exc
+            told = exc.items
+            if 0 < at_key < len(told) and told[at_key] is not errors.UNASKED:
+                seen.key_item, seen.knows_key = told[at_key], True
+            if 0 < at_effect < len(told) and told[at_effect] is not errors.UNASKED:
+                seen.effect_item, seen.knows_effect = told[at_effect], True
+            # The head was as it was planned on, so it is as good as read; unless it was not compared.
+            seen.is_fresh = seen.is_fresh or exc.all_checked
+            raise _Stale(seen=seen) from exc
+
+    async def recall(
+        self, request: ChangeRequest, stored: StoredHead | None, living: Head | None, deadline: float
+    ) -> ChangeOutcome | None:
+        """Find the first receipt of this call or key, with a head that was just read; None if neither is known."""
+        seen = Seen(stored, is_fresh=True)
+        log = LogReader(self._table, living or Head(request.session_id), deadline)
+        if request.key is not None and living is not None:
+            seen.key_item = await self._table.get(log.pk, key_sk(living, request.key), deadline)
+        return await self._recalled(log, living, request, seen, deadline)
+
+    # --- earlier attempts --------------------------------------------------------------------------------------------
+
+    async def _recalled(
+        self, log: LogReader, living: Head | None, request: ChangeRequest, seen: Seen, deadline: float
+    ) -> ChangeOutcome | None:
+        """Find the first receipt of this call or key; None if neither is known."""
+        if request.retry:
+            if living is not None and (found := await _by_call(log, request.call)) is not None:
+                return _receipt(Status.REPLAYED, living, found)
+            erased = await self._table.get(log.pk, RECEIPTS, deadline)
+            if erased is not None:
+                for life, change in _decode_receipts(erased["receipts"]["S"]):
+                    if change.call == request.call:
+                        # The id and the label of a snapshot are no part of the receipts: they come with the retry.
+                        named = {name: getattr(request.action, name, None) for name in ("snapshot_id", "label")}
+                        told = msgspec.structs.replace(change, **named)
+                        return _receipt(Status.REPLAYED, Head(request.session_id, life), told)
+        if request.key is None or living is None or not seen.key_item:
+            return None
+        ranges = path(living.state.head, await log.jumps())
+        for version in sorted(versions_of(seen.key_item), reverse=True):
+            used = await log.change(version)
+            if used is None or used.key != request.key:
+                continue
+            # A turn that a rollback dropped may be written again; a change without a turn is never dropped.
+            if used.count and not contains(ranges, used.first_seq + used.count - 1):
+                continue
+            status = Status.REPLAYED if used.content == request.content else Status.KEY_REUSED
+            return _receipt(status, living, used)
+        return None
+
+    def _answer(self, outcome: ChangeOutcome, seen: Seen) -> ChangeOutcome:
+        if not seen.is_fresh:
+            raise _Stale
+        return outcome
+
+    def _with_effect(
+        self, outcome: ChangeOutcome, seen: Seen, living: Head | None, action: object, now: float
+    ) -> ChangeOutcome:
+        """Add the row of the effect that was to begin or end to the answer."""
+        if living is None or not seen.effect_item or not isinstance(action, BeginEffect | EndEffect):
+            return outcome
+        return msgspec.structs.replace(outcome, effect=_held(effect_of(seen.effect_item), living, now))
+
+
+class _Stale(Exception):
+    """A plan that cannot be used: plan again on what is `seen` now (None: read it). `error`: why it was refused."""
+
+    def __init__(self, error: MemoryStoreBackendError | None = None, *, seen: Seen | None = None) -> None:
+        super().__init__("the table is not as it was planned on")
+        self.error = error
+        self.seen = seen
+
+
+async def _by_call(log: LogReader, call: bytes) -> ChangePart | None:
+    """Find a change by its call id among the latest REMEMBERED."""
+    oldest = log.head.version - REMEMBERED
+    async for page in log.changes_back():
+        for change in page:
+            if change.call == call:
+                return change
+        if page and page[-1].version <= oldest:
+            return None
+    return None
+
+
+def key_sk(head: Head, key: bytes) -> str:
+    """Name the item of an idempotency key."""
+    return f"{KEY}{head.log}/{key.hex()}"
+
+
+def versions_of(key_item: Item) -> list[int]:
+    """List the versions of the changes that used a key."""
+    return [int(name[1:]) for name in key_item if name[0] == "v" and name[1:].isdigit()]
+
+
+def _key_write(table: Table, pk: str, made: new_state.Made, key: bytes, before: Item | None) -> dict[str, Any]:
+    """Make the write of a key: its item names every version that used it. On the condition that it is as it was."""
+    head = made.stored.head
+    uses = {f"v{version}": {"N": "1"} for version in versions_of(before or {})}
+    item: Item = {"pk": {"S": pk}, "sk": {"S": key_sk(head, key)}, **uses, f"v{head.version}": {"N": "1"}}
+    item["latest"] = {"N": str(head.version)}
+    if before:
+        return table.put(item, "latest = :latest", **{":latest": before["latest"]})
+    return table.put(item, "attribute_not_exists(pk)")
+
+
+def _held(row: StoredEffect, head: Head, now: float) -> StoredEffect:
+    """Say whether the lease is held that the effect was begun under."""
+    lease = head.lease
+    is_so = row.token > 0 and lease is not None and lease.token == row.token
+    return msgspec.structs.replace(row, held=is_so and is_held(lease, head.life, now))
+
+
+held_effect = _held
+
+
+def _receipt(status: Status, head: Head, change: ChangePart) -> ChangeOutcome:
+    snapshot = None
+    if change.kind == "snapshot" and change.snapshot_id:
+        facts = (head.session_id, head.life, change.label, change.version, change.state.messages, change.created_at)
+        snapshot = Snapshot(change.snapshot_id, *facts)
+    first = change.first_seq if change.count else 0
+    return ChangeOutcome(status, head.life, change.version, first, change.count, snapshot)
+
+
+receipt = _receipt

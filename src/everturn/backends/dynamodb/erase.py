@@ -1,0 +1,146 @@
+"""Erases a session: one transaction ends it and leaves a trace of the erasure, then its items are removed in steps.
+
+The trace is a head without a life: a request that was planned before the erasure and arrives later meets another tag.
+It is removed by the table's TTL.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from os import urandom
+
+import msgspec
+
+from everturn.backend import REMEMBERED, Erasure, State
+from everturn.backends.dynamodb import errors, new_state
+from everturn.backends.dynamodb.change import TOMBSTONE
+from everturn.backends.dynamodb.entry_blocks import block_of
+from everturn.backends.dynamodb.log_reader import LogReader
+from everturn.backends.dynamodb.stored_form import (
+    CHUNK,
+    ENTRIES,
+    PURGE,
+    RECEIPTS,
+    SNAPSHOT,
+    Head,
+    Item,
+    StoredHead,
+    cleanup_key,
+    encode,
+    head_item,
+    names_key,
+    sk_of,
+    text_item,
+)
+from everturn.backends.dynamodb.table import Table, read_head
+from everturn.model import ErasureReceipt
+from everturn.transfer.session_lines import ChangePart
+
+RECEIPTS_FOR = 300.0  # seconds: a call that waits longer for its answer is not found again behind an erasure
+
+
+class Removed(msgspec.Struct):
+    """Numbers of what was removed: entries, snapshots, bytes of bodies."""
+
+    entries: int = 0
+    snapshots: int = 0
+    bytes: int = 0
+    is_all: bool = True
+
+
+async def erase(
+    table: Table, session_id: str, life: str | None, version: int | None, now: float, deadline: float
+) -> Erasure:
+    """Erase a session (Backend.erase). With `version`, only if it is at that one."""
+    begun = time.monotonic()
+    pk = table.key_of(session_id)
+    stored = await table.head(session_id, deadline)
+    tries = 0
+    while True:
+        living = stored.living(now) if stored else None
+        if living is not None and (life not in (None, living.life) or version not in (None, living.version)):
+            return Erasure(ErasureReceipt(session_id, 0, 0, 0, complete=True), spared=True)
+        try:
+            await _end(table, pk, session_id, stored, now, deadline)
+            break
+        except errors.ConditionNotMet as exc:
+            stored = read_head(session_id, exc.items[0])
+            tries += 1
+            await table.pause(tries, deadline)
+    notes = cleanup_key(table.namespace)
+    prefix = new_state.ended_sk(session_id)
+    ended = [sk_of(item) for item in await table.all(notes, prefix, prefix + "~", deadline, only="sk")]
+    removed = Removed()
+    if ended:
+        logs = {sk.rpartition("/")[2] for sk in ended}
+        # A part of the time is kept for the answer.
+        removed = await remove(table, pk, logs, deadline, until=begun + 0.8 * (deadline - begun))
+        if removed.is_all:
+            await table.write_many(deadline, deletes=[(notes, sk) for sk in ended])
+    receipt = ErasureReceipt(session_id, removed.entries, removed.snapshots, removed.bytes, complete=removed.is_all)
+    return Erasure(receipt)
+
+
+async def _end(table: Table, pk: str, session_id: str, stored: StoredHead | None, now: float, deadline: float) -> None:
+    """End the session in one transaction. Raises ConditionNotMet if it has changed."""
+    trace = StoredHead(urandom(12), Head(session_id))
+    writes = [table.put_head(head_item(pk, trace, now + TOMBSTONE), stored)]
+    writes.append(table.delete(names_key(table.namespace), session_id))
+    if stored is not None and stored.head.life:
+        log = stored.head.log
+        writes.append(
+            table.put(new_state.marker_item(table, new_state.ended_sk(session_id, log), session_id, log, now))
+        )
+        receipts = await _receipts(table, pk, stored.head, now, deadline)
+        item = text_item(pk, RECEIPTS, receipts=encode(receipts).decode())
+        writes.append(table.put({**item, PURGE: {"N": str(int(now + TOMBSTONE))}}))
+    await table.write_together(writes, deadline)
+
+
+async def _receipts(table: Table, pk: str, head: Head, now: float, deadline: float) -> list[tuple[str, ChangePart]]:
+    """Collect the receipts of calls whose answers may have been lost, the latest first: REMEMBERED at the most.
+
+    Nothing in them was written by a caller. More of them would not fit into one item.
+    """
+    found: list[tuple[str, ChangePart]] = []
+    async for page in LogReader(table, head, deadline).changes_back():
+        for part in page:
+            if part.created_at < now - RECEIPTS_FOR or len(found) == REMEMBERED:
+                return (found + await _earlier(table, pk, deadline))[:REMEMBERED]
+            known = (part.version, part.kind, part.first_seq, part.count, part.created_at, part.call)
+            found.append((head.life, ChangePart(*known, State(messages=part.state.messages))))
+    return (found + await _earlier(table, pk, deadline))[:REMEMBERED]
+
+
+async def _earlier(table: Table, pk: str, deadline: float) -> list[tuple[str, ChangePart]]:
+    item = await table.get(pk, RECEIPTS, deadline)
+    if item is None:
+        return []
+    return msgspec.json.decode(item["receipts"]["S"], type=list[tuple[str, ChangePart]])
+
+
+async def remove(table: Table, pk: str, logs: Collection[str], deadline: float, *, until: float) -> Removed:
+    """Remove the items of logs that nobody can reach any more, as far as time allows."""
+    removed = Removed()
+    async for page in table.pages(pk, None, None, deadline):
+        doomed = [item for item in page if sk_of(item)[1:].partition("/")[0] in logs]
+        for item in doomed:
+            _count(item, removed)
+        await table.write_many(deadline, deletes=[(pk, sk_of(item)) for item in doomed])
+        if time.monotonic() >= until:
+            removed.is_all = False
+            break
+    return removed
+
+
+def _count(item: Item, removed: Removed) -> None:
+    sk = sk_of(item)
+    if sk.startswith(ENTRIES) and "entries" in item:
+        facts = block_of(item)
+        removed.entries += sum(check is not None for check in facts.facts.checksums)
+        removed.bytes += sum(map(len, facts.bodies or ()))
+    elif sk.startswith(CHUNK):
+        removed.bytes += len(item["b"]["B"])
+    elif sk.startswith(SNAPSHOT):
+        removed.snapshots += 1

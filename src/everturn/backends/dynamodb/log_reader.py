@@ -1,0 +1,262 @@
+"""Reads the log of a session: blocks of entries in a range, changes, jumps, snapshots, effects. Writes nothing.
+
+Items of a log never change once the head names them, but for entries that a compaction reclaims. So they can be read
+after the head, in several requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+import msgspec
+
+from everturn.backend import EntryRow, State, StoredEffect
+from everturn.backends.dynamodb.entry_blocks import Block, block_of, bodies_of, chunk_names
+from everturn.backends.dynamodb.stored_form import (
+    CHANGES,
+    CHUNK,
+    EFFECT,
+    ENTRIES,
+    JUMPS,
+    NEEDED,
+    SNAPSHOT,
+    SUMMARY,
+    Head,
+    Item,
+    changes_of,
+    number,
+)
+from everturn.backends.dynamodb.table import Table, gone
+from everturn.core.codec import digest
+from everturn.core.paths import Jump, Range, Reach, clip, out_of
+from everturn.transfer.session_lines import ChangePart, EffectPart, SnapshotPart
+
+NEAR_ENTRIES = 8  # seqs: two entries that are nearer to each other are read by one query
+_decode_jumps = msgspec.json.Decoder(list[Jump]).decode
+_decode_snapshot = msgspec.json.Decoder(SnapshotPart).decode
+_decode_effect = msgspec.json.Decoder(EffectPart).decode
+_decode_reach = msgspec.json.Decoder(Reach).decode
+
+
+class LogReader:
+    """Reads what belongs to one life of a session."""
+
+    def __init__(self, table: Table, head: Head, deadline: float, blocks: Sequence[Block] = ()) -> None:
+        self.table = table
+        self.head = head
+        self.pk = table.key_of(head.session_id)
+        self.deadline = deadline
+        self._latest = list(blocks)  # the latest of the log, newest first, if they came along with the head
+        self._jumps: list[Jump] | None = None
+
+    def _sk(self, letter: str, *parts: str) -> str:
+        return "/".join((letter + self.head.log, *parts))
+
+    async def jumps(self) -> list[Jump]:
+        """List all jumps, newest first."""
+        if self._jumps is None:
+            older: list[Jump] = []
+            if self.head.jump_blocks:
+                low, high = self._sk(JUMPS, number(1)), self._sk(JUMPS, number(self.head.jump_blocks))
+                items = await self.table.all(self.pk, low, high, self.deadline)
+                if len(items) != self.head.jump_blocks:
+                    raise ValueError(f"{len(items)} of {self.head.jump_blocks} items of jumps are there")
+                older = [jump for item in reversed(items) for jump in _decode_jumps(item["jumps"]["S"])]
+            self._jumps = [*self.head.jumps, *older]
+        return self._jumps
+
+    # --- entries -----------------------------------------------------------------------------------------------------
+
+    async def blocks(self, first: int, last: int, *, bodies: bool = True) -> AsyncIterator[list[Block]]:
+        """Yield the blocks that have entries from `first` to `last`, in order, a page at a time."""
+        start = number(first)
+        if first > 1:
+            before = await self.table.latest(self.pk, self._sk(ENTRIES, ""), self._sk(ENTRIES, start), self.deadline)
+            if before is not None:
+                start = str(before["sk"]["S"]).rpartition("/")[2]
+        low, high = self._sk(ENTRIES, start), self._sk(ENTRIES, number(last))
+        only = None if bodies else "sk, entries"
+        async for page in self.table.pages(self.pk, low, high, self.deadline, only=only):
+            found = [_facts_only(item) if not bodies else block_of(item) for item in page]
+            yield [block for block in found if block.facts.last >= first]
+
+    async def blocks_back(self, first: int, last: int, wanted: int) -> AsyncIterator[list[Block]]:
+        """Yield the blocks that have entries from `first` to `last`, newest first. `wanted`: about how many entries."""
+        known = [block for block in self._latest if block.facts.first <= last]
+        if known:
+            yield [block for block in known if block.facts.last >= first]
+            if known[-1].facts.first <= first:
+                return
+            last = known[-1].facts.first - 1
+        elif self._latest and self._latest[-1].facts.first <= first:
+            return
+        per_block = max(1, self.head.last_seq // max(1, self.head.version))
+        limit = max(2, min(1000, 1 + wanted // per_block))
+        low, high = self._sk(ENTRIES, ""), self._sk(ENTRIES, number(last))
+        async for page in self.table.pages(self.pk, low, high, self.deadline, newest=True, limit=limit):
+            found = [block_of(item) for item in page]
+            yield [block for block in found if block.facts.last >= first]
+            if found and found[-1].facts.first <= first:
+                return
+
+    async def rows(self, blocks: Iterable[Block], first: int, last: int) -> list[EntryRow]:
+        """List the entries of blocks that are from `first` to `last`, in order. Fetches bodies that are elsewhere."""
+        found: list[EntryRow] = []
+        for block in blocks:
+            whole = block if block.bodies is not None else await self._with_bodies(block, first, last)
+            found += whole.rows(first, last)
+        return found
+
+    async def _with_bodies(self, block: Block, first: int, last: int) -> Block:
+        """Fetch the bodies of the entries from `first` to `last`; the others are left empty."""
+        facts = block.facts
+        wanted: list[tuple[int, int, list[str]]] = []
+        start = facts.first
+        for index, (count, chunks) in enumerate(facts.segments):
+            if start <= last and start + count > first:
+                names = chunk_names(self.head.log, facts.owner, index, chunks)
+                wanted.append((start, count, names))
+            start += count
+        keys = [(self.pk, name) for _, _, names in wanted for name in names]
+        items = await self.table.get_many(keys, self.deadline)
+        bodies: list[bytes] = [b""] * facts.count
+        checksums = list(facts.checksums)
+        for start, count, names in wanted:
+            at = start - facts.first
+            if all((self.pk, name) in items for name in names):
+                text = b"".join(items[self.pk, name]["b"]["B"] for name in names)
+                found = bodies_of(text, is_raw=facts.is_raw)
+                if len(found) == count:
+                    bodies[at : at + count] = found
+                    continue
+            checksums[at : at + count] = [None] * count  # they are lost
+        return Block(block.sk, msgspec.structs.replace(facts, checksums=checksums), bodies)
+
+    async def entries(self, seqs: Iterable[int]) -> list[EntryRow]:
+        """List single entries, in order; those that are not there are left out."""
+        wanted = sorted({*seqs})
+        groups: list[list[int]] = []
+        for seq in wanted:
+            if groups and seq - groups[-1][-1] <= NEAR_ENTRIES:
+                groups[-1].append(seq)
+            else:
+                groups.append([seq])
+        found: list[EntryRow] = []
+        for group in groups:
+            rows: list[EntryRow] = []
+            async for page in self.blocks_back(group[0], group[-1], group[-1] - group[0] + 1):
+                rows = [*await self.rows(reversed(page), group[0], group[-1]), *rows]
+            found += (row for row in rows if row[0] in group)
+        return found
+
+    async def summaries(self, first: int, last: int, *, latest: int | None = None) -> list[int]:
+        """List the seqs of the summaries from `first` to `last`, in order; with `latest`, about as many, at the end."""
+        if first > last:
+            return []
+        low, high = self._sk(SUMMARY, number(first)), self._sk(SUMMARY, number(last))
+        seqs: list[int] = []
+        newest = latest is not None
+        async for page in self.table.pages(self.pk, low, high, self.deadline, newest=newest, limit=latest, only="sk"):
+            seqs += (int(item["sk"]["S"].rpartition("/")[2]) for item in page)
+            if latest is not None and len(seqs) >= latest:
+                break
+        return sorted(seqs)
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    async def changes_back(self, limit: int = 64, newest: int | None = None) -> AsyncIterator[list[ChangePart]]:
+        """Yield the remembered changes, newest first, a page at a time."""
+        last = self.head.version if newest is None else min(newest, self.head.version)
+        low, high = self._sk(CHANGES, ""), self._sk(CHANGES, number(last))
+        async for page in self.table.pages(self.pk, low, high, self.deadline, newest=True, limit=limit):
+            yield [part for item in page for part in reversed(changes_of(item)) if part.version <= last]
+
+    async def change(self, version: int) -> ChangePart | None:
+        """Find a remembered change; None if it is not."""
+        if not 0 < version <= self.head.version:
+            return None
+        async for page in self.changes_back(1, version):
+            return next((part for part in page if part.version == version), None)
+        return None
+
+    async def needed(self) -> Reach | None:
+        """Read which entries the latest compaction left. None: there was none."""
+        if not self.head.needed:
+            return None
+        item = await self.table.get(self.pk, self._sk(NEEDED, number(self.head.needed)), self.deadline)
+        if item is None:
+            now = await self.table.head(self.head.session_id, self.deadline)
+            if now is None or (now.head.log, now.head.needed) != (self.head.log, self.head.needed):
+                raise gone(self.table.client.name)  # another compaction has put one of its own in its place
+            raise ValueError("the item that says which entries are left is not there")
+        return _decode_reach(item["needed"]["S"])
+
+    async def state_after(self, version: int) -> State | None:
+        """Find the state after a change (0: before the first); None if it is not known, or shows reclaimed entries."""
+        state = State()
+        if version == 0:
+            return state
+        found = await self.change(version)
+        if found is None or not found.readable:
+            return None
+        return None if (await self.unreadable([found]))[0] else found.state
+
+    async def unreadable(self, changes: Sequence[ChangePart]) -> list[bool]:
+        """Tell of each change whether its state cannot be read any more."""
+        left = await self.needed()
+        if left is None:
+            return [not part.readable for part in changes]
+        lost = out_of(left, [part.state for part in changes], await self.jumps())
+        return [not part.readable or is_lost for part, is_lost in zip(changes, lost, strict=True)]
+
+    # --- snapshots and effects ---------------------------------------------------------------------------------------
+
+    def snapshot_sk(self, snapshot_id: str) -> str:
+        return self._sk(SNAPSHOT, snapshot_id)
+
+    async def snapshot(self, snapshot_id: str) -> State | None:
+        """Find the state of a snapshot; None if there is none."""
+        item = await self.table.get(self.pk, self.snapshot_sk(snapshot_id), self.deadline)
+        return None if item is None else _decode_snapshot(item["snapshot"]["S"]).state
+
+    async def snapshots(self) -> list[SnapshotPart]:
+        """List the snapshots, in the order they were taken."""
+        items = await self.table.all(self.pk, *_span(self._sk(SNAPSHOT, "")), self.deadline)
+        return sorted((_decode_snapshot(item["snapshot"]["S"]) for item in items), key=lambda part: part.version)
+
+    def effect_sk(self, key: str) -> str:
+        return self._sk(EFFECT, digest(key.encode()).hex())
+
+    async def effects(self) -> list[StoredEffect]:
+        """List the effects, in the order in which they were begun."""
+        items = await self.table.all(self.pk, *_span(self._sk(EFFECT, "")), self.deadline)
+        return sorted(map(effect_of, items), key=lambda row: (row.began, row.key))
+
+
+def effect_of(item: Item) -> StoredEffect:
+    """Read an effect from its item."""
+    return _decode_effect(item["effect"]["S"]).row
+
+
+def _facts_only(item: Item) -> Block:
+    from everturn.backends.dynamodb.entry_blocks import BlockFacts
+
+    return Block(item["sk"]["S"], msgspec.json.decode(item["entries"]["S"], type=BlockFacts), None)
+
+
+def _span(prefix: str) -> tuple[str, str]:
+    return prefix, prefix + "\U0010ffff"
+
+
+def log_span(letter: str, log: str) -> tuple[str, str]:
+    """Bound the `sk` of all items of a kind in a log."""
+    return _span(f"{letter}{log}/")
+
+
+LETTERS = (CHANGES, ENTRIES, EFFECT, JUMPS, "K", NEEDED, SNAPSHOT, SUMMARY, CHUNK)
+"""Kinds of items that a log has."""
+
+
+def clipped(ranges: Iterable[Range], first: int, last: int) -> list[Range]:
+    """Cut ranges to a part, in order."""
+    return sorted(clip(ranges, first, last))

@@ -1,0 +1,34 @@
+-- Version 5: facts, which a session is found by. docs/storage.md explains it.
+
+-- Names and texts of a session, as a JSON object, names in order. They belong to the life. NULL for none.
+ALTER TABLE sessions ADD COLUMN facts TEXT;
+
+UPDATE sessions
+   SET checksum = everturn_row(no, namespace, session_id, ended, life, version, last_seq, head, cleared, floor, kept,
+                               messages, bytes, dimension, ttl, expires_at, created_at, changed_at, forked_from,
+                               snapshots, undo_steps, last_jump, facts)
+ WHERE ended = 0 AND checksum = everturn_row(no, namespace, session_id, ended, life, version, last_seq, head, cleared, floor, kept,
+                               messages, bytes, dimension, ttl, expires_at, created_at, changed_at, forked_from,
+                               snapshots, undo_steps, last_jump);
+
+-- The same facts once more, a row each, so that sessions are found by them: kept by the triggers below.
+CREATE TABLE facts (
+    session    INTEGER NOT NULL,
+    namespace  TEXT    NOT NULL,
+    session_id TEXT    NOT NULL,
+    name       TEXT    NOT NULL,
+    value      TEXT    NOT NULL,
+    PRIMARY KEY (session, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX facts_by_value ON facts (namespace, name, value, session_id);
+
+CREATE TRIGGER facts_set AFTER UPDATE OF facts ON sessions BEGIN
+    DELETE FROM facts WHERE session = NEW.no;
+    INSERT INTO facts (session, namespace, session_id, name, value)
+    SELECT NEW.no, NEW.namespace, NEW.session_id, key, value FROM json_each(NEW.facts);
+END;
+
+CREATE TRIGGER facts_gone AFTER DELETE ON sessions WHEN OLD.facts IS NOT NULL BEGIN
+    DELETE FROM facts WHERE session = OLD.no;
+END;

@@ -1,0 +1,121 @@
+"""Clauses of leaks: file handles, connections, threads and memory after many calls, and after many faults."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from everturn.core.numbers import size
+from everturn.testing.contract.faults import faulty_proxy
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.shapes import SentMessage
+from everturn.testing.workers.messages import CallerSteps, Do, Done, Measure, Step, Usage
+
+registry = ClauseRegistry("faults", since=2)
+CALLS, QUICK_CALLS = 2000, 400
+FAULTS, QUICK_FAULTS = 200, 60
+FIRST_CALLS = 60  # a store may open, start and keep this and that for its first calls
+SESSIONS = 5
+A_JOB = 100  # calls of one job
+ENOUGH_SECONDS = 4.0  # for the calls or faults that are more than those of a quick run
+MORE = 12  # handles, connections or threads that may be there in addition: pools grow
+MORE_MEMORY = 8_000_000  # bytes that may be there in addition: Python frees memory late
+MEMORY_OF_A_CALL = 8_000  # bytes that may be there in addition for each call
+
+
+@registry.clause(
+    "leaks-in-calls",
+    "After thousands of calls a process has no more handles, connections, threads and memory than after the first.",
+    incident="A connection for each call that nobody closes: too many open files, every afternoon at four.",
+    needs=["private"],
+    weight=2,
+    hint="Close in a `finally` or a `with` block; make threads and pools once.",
+)
+def leaks_in_calls(kit: Kit) -> None:
+    store = kit.open()
+    calls = QUICK_CALLS if kit.quick else CALLS
+    sessions = [kit.session() for _ in range(SESSIONS)]
+    _call(kit, store, sessions, FIRST_CALLS)
+    before = _usage(kit, store)
+    done, enough = 0, time.monotonic() + ENOUGH_SECONDS
+    while done < calls and (done < QUICK_CALLS or time.monotonic() < enough):
+        _call(kit, store, sessions, A_JOB)
+        done += A_JOB
+    _compare(kit, before, _usage(kit, store), done, "calls")
+    kit.notes.append(f"{done} calls")
+
+
+@registry.clause(
+    "leaks-in-faults",
+    "After hundreds of failed calls a process has no more handles, connections and threads than before them.",
+    incident="The error path returns before the connection is closed: a bad night, and no handle is left by morning.",
+    needs=["private"],
+    weight=2,
+    hint="Close in a `finally` or a `with` block, on the way of every error.",
+)
+def leaks_in_faults(kit: Kit) -> None:
+    store, session = kit.open(), kit.session()
+    _call(kit, store, [session], FIRST_CALLS)
+    before = _usage(kit, store)
+    faults, enough = 0, time.monotonic() + ENOUGH_SECONDS
+    for number in range(0, QUICK_FAULTS if kit.quick else FAULTS, 10):
+        faults += _refused(kit, store, session)
+        if kit.offers("server"):
+            with faulty_proxy(kit) as proxy:
+                proxy.cut()
+                store.worker.send(_job(store, [Step("read", session)] * 5))
+                proxy.cut()
+                faults += sum(not outcome.ok for outcome in kit.report(store.worker, Done).outcomes[0])
+        if kit.offers("processes"):
+            beside = kit.open("opened and closed", beside=store)
+            beside.take_unrecorded(Step("read", session))
+            beside.close()
+        if number >= QUICK_FAULTS and time.monotonic() > enough:
+            break
+    if not faults:
+        raise NotOffered("no call of the kit was refused, and there is no server whose connections could be cut")
+    _call(kit, store, [session], 10)
+    _compare(kit, before, _usage(kit, store), faults, "calls that failed")
+    kit.notes.append(f"{faults} calls failed")
+
+
+def _job(store: Instance, steps: Sequence[Step]) -> Do:
+    return Do(store.slot, (CallerSteps(store.name, tuple(steps)),))  # not recorded: a record would grow, too
+
+
+def _call(kit: Kit, store: Instance, sessions: Sequence[str], calls: int) -> None:
+    """Make so many calls, appends and reads by turns; then clear, so that no session grows long."""
+    steps: list[Step] = []
+    for number in range(calls // 2):
+        session = sessions[number % len(sessions)]
+        steps += [Step("append", session, (kit.turn(),)), Step("read", session)]
+    if kit.offers("clear"):
+        steps += [Step("clear", session) for session in sessions]
+    kit.ask(store.worker, _job(store, steps), Done)
+
+
+def _refused(kit: Kit, store: Instance, session: str) -> int:
+    """Make ten calls that a store refuses, if it refuses anything. Returns how many were refused."""
+    turn = kit.turn()
+    odd = (*turn[:-1], SentMessage(turn[-1].role, object()))
+    steps = [Step("append", session, (odd,))] * 5
+    if kit.offers("rollback"):
+        steps += [Step("rollback", session, ("no-such-snapshot",))] * 5
+    outcomes = kit.ask(store.worker, _job(store, steps), Done).outcomes[0]
+    return sum(not outcome.ok for outcome in outcomes)
+
+
+def _usage(kit: Kit, store: Instance) -> Usage:
+    return kit.ask(store.worker, Measure(), Usage)
+
+
+def _compare(kit: Kit, before: Usage, after: Usage, calls: int, what: str) -> None:
+    for name in ("handles", "threads"):
+        had, has = getattr(before, name), getattr(after, name)
+        kit.check(has <= had + MORE, f"after {calls} {what} the process has {has} {name}, and it had {had} before")
+    kit.check(
+        after.memory - before.memory <= MORE_MEMORY + MEMORY_OF_A_CALL * calls or not kit.offers("processes"),
+        f"after {calls} {what} the process has {size(after.memory)} of memory, and it had {size(before.memory)} before",
+    )  # a store that lives in memory keeps what it is given

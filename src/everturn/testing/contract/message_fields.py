@@ -1,0 +1,204 @@
+"""Clauses of what a message carries beside its words: tool calls, ids, contents that are no text, values of all types.
+
+A field is only judged where returned messages have it. What cannot be stored as it is may be refused, never changed.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from everturn.testing.contract.sequential import TOOL_CALL, session_with_turns
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.shapes import ReadMessage, SentMessage
+from everturn.testing.workers.messages import Step
+
+registry = ClauseRegistry("edge", since=2)
+
+
+def stored_or_refused(kit: Kit, store: Instance, session: str, sent: SentMessage, name: str) -> ReadMessage | None:
+    """Store one message. Returns it as it came back; None if it was refused, and then nothing may be there."""
+    refused = not store.take_unrecorded(Step("append", session, ((sent,),))).ok
+    read = store.take_unrecorded(Step("read", session))
+    if refused:
+        kit.check(read.ok and read.value == [], f"{name} was refused, and yet a read gives {read}", session=session)
+        return None
+    kit.check(read.ok, f"{name} was stored, and reading it raised {read.fault}", session=session)
+    kit.check(len(read.value) == 1, f"{name} was stored, and {len(read.value)} messages came back", session=session)
+    found: ReadMessage = read.value[0]
+    return found
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two values are equal, with equal types at every level."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return bool(one == other) and (not isinstance(one, float) or repr(one) == repr(other))
+
+
+ODD_CONTENTS: dict[str, Any] = {
+    "text": "plain text",  # so that something is accepted
+    "None": None,
+    "no parts": [],
+    "one part": [{"type": "text", "text": "hello"}],
+    "several parts": [
+        {"type": "text", "text": "what is this?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}},
+        {"type": "text", "text": ""},
+    ],
+    "strings": ["a", "b"],
+    "a mapping": {"answer": 42, "why": None},
+    "a number": 12,
+    "a truth": True,
+    "bytes": b"\x00\xff",
+}
+
+
+@registry.clause(
+    "odd-contents",
+    "A content that is None, a list of parts or no text at all comes back as it was, or is refused.",
+    incident="str(content): a question with a picture comes back as the text \"[{'type': 'image_url', ...\".",
+    needs=["fields"],
+    hint="Encode the content as JSON whatever it is, or refuse what is no text; never call str() on it.",
+)
+def odd_contents(kit: Kit) -> None:
+    store = kit.borrow()
+    refused = 0
+    for name, content in ODD_CONTENTS.items():
+        session = kit.session()
+        found = stored_or_refused(kit, store, session, SentMessage("user", content), f"content that is {name}")
+        refused += found is None
+        if found is not None:
+            kit.check(
+                equal(found.content, content),
+                f"content that is {name} went in as {content!r:.80} and came back as {found.content!r:.80}",
+                session=session,
+            )
+    kit.notes.append(f"{len(ODD_CONTENTS) - refused} of {len(ODD_CONTENTS)} came back, {refused} were refused loudly")
+
+
+ODD_VALUES: dict[str, Any] = {
+    "text": "plain text",  # so that something is accepted
+    "a moment": datetime(2026, 11, 18, 2, 0, 0, 123456, tzinfo=UTC),
+    "a moment elsewhere": datetime(2026, 3, 29, 2, 30, tzinfo=timezone(timedelta(hours=5, minutes=45))),
+    "a moment without a zone": datetime(2026, 11, 18, 2, 0),  # noqa: DTZ001 - that is what is stored
+    "a day": date(2026, 2, 28),
+    "a UUID": UUID("12345678-1234-5678-1234-567812345678"),
+    "bytes": b"\x00\xff\x80",
+    "a decimal": Decimal("0.10"),
+    "floats": [0.1 + 0.2, 1 / 3, 1e22, 2**0.5 * 1e300, 123456789.123456789, -1e-7],
+}
+
+
+@registry.clause(
+    "odd-values",
+    "Dates, UUIDs, bytes, decimals and floats come back equal, to the last digit, or are refused.",
+    incident="json.dumps(default=str): a date goes in and a string comes out, and the tool that compares them raises.",
+    needs=["fields"],
+    hint="Encode without a default for unknown types, so that they are refused; round no float.",
+)
+def odd_values(kit: Kit) -> None:
+    store = kit.borrow()
+    judged = refused = 0
+    for name, value in ODD_VALUES.items():
+        session = kit.session()
+        sent = SentMessage("user", name, {"metadata": {"value": value}})
+        found = stored_or_refused(kit, store, session, sent, name)
+        refused += found is None
+        if found is not None and "metadata" in found.fields:
+            judged += 1
+            came_back = found.fields["metadata"]
+            kit.check(
+                equal(came_back, {"value": value}),
+                f"{name} went in as {value!r:.80} and came back as {came_back!r:.80}",
+                session=session,
+            )
+    if not judged and not refused:
+        raise NotOffered("returned messages carry no metadata")
+    kit.notes.append(f"{judged} of {len(ODD_VALUES)} came back, {refused} were refused loudly")
+
+
+CALLS: tuple[dict[str, Any], ...] = (
+    TOOL_CALL,
+    {"name": "look_up", "args": {}, "id": "call-2", "type": "tool_call"},
+    {"name": "écrire", "args": {"text": "a\n\"b\" é 😀", "deep": {"list": [1, None, {"x": 0.1}]}}, "id": "call-3",
+     "type": "tool_call"},
+)  # fmt: skip
+
+
+@registry.clause(
+    "several-tool-calls",
+    "Several tool calls of one message come back in order, each with its arguments and id, and so do their results.",
+    incident="Only the first tool call of a message is kept: the second result answers a call that nobody made.",
+    needs=["fields"],
+)
+def several_tool_calls(kit: Kit) -> None:
+    store, session = kit.borrow(), kit.session()
+    asked = SentMessage("assistant", "", {"tool_calls": list(CALLS)})
+    results = [SentMessage("tool", f"result {call['id']}", {"tool_call_id": call["id"]}) for call in reversed(CALLS)]
+    outcomes = [store.take_unrecorded(Step("append", session, ((sent,),))) for sent in (asked, *results)]
+    read = store.take_unrecorded(Step("read", session))
+    kit.check(read.ok, f"reading a message with {len(CALLS)} tool calls raised {read.fault}", session=session)
+    kept = [sent for sent, outcome in zip((asked, *results), outcomes, strict=True) if outcome.ok]
+    kit.same(read.value, [kept], "a message with tool calls and their results were stored", session=session)
+    for sent, seen in zip(kept, read.value, strict=True):
+        for name, value in sent.fields.items():
+            if name in seen.fields:
+                kit.check(
+                    seen.fields[name] == value,
+                    f"{name} was {value!r:.200} and came back as {seen.fields[name]!r:.200}",
+                    session=session,
+                )
+
+
+@registry.clause(
+    "equal-ids",
+    "Messages that carry the same id are all kept, or the later ones are refused.",
+    incident="LiteLLM gives every item the id __fake_id__: a store that upserts by it keeps the last answer alone.",
+    needs=["fields"],
+    hint="Give rows a key of your own; a message's id is the caller's.",
+)
+def equal_ids(kit: Kit) -> None:
+    store, session = kit.borrow(), kit.session()
+    kept = []
+    for number in range(3):
+        sent = SentMessage("assistant", f"answer {number}", {"id": "__fake_id__"})
+        if store.take_unrecorded(Step("append", session, ((sent,),))).ok:
+            kept.append(sent)
+    read = store.take_unrecorded(Step("read", session))
+    kit.check(read.ok, f"reading messages with one id raised {read.fault}", session=session)
+    kit.same(read.value, [kept], f"{len(kept)} messages with one id were stored", session=session)
+
+
+@registry.clause(
+    "messages-are-copies",
+    "A message that a caller gave or got is the caller's: what is changed in it later is changed for nobody else.",
+    incident="A redaction for the log, made in place on what was read: from then on the model sees the redacted text.",
+    hint="Keep what was encoded, or a deep copy; give out new objects with every read.",
+)
+def messages_are_copies(kit: Kit) -> None:
+    store, session, turns = session_with_turns(kit, 2)
+    fields = {"tool_calls": [deepcopy(TOOL_CALL)]} if kit.offers("fields") else {}
+    plain = kit.turn()
+    turn = tuple(SentMessage(sent.role, sent.content, fields if sent.role == "assistant" else {}) for sent in plain)
+    store.call("append_and_change", session, turn)
+    _unchanged(kit, store.read(session), [*turns, turn], "the messages that were handed over were changed later")
+    store.call("read_and_change", session)
+    _unchanged(kit, store.read(session), [*turns, turn], "the messages that were returned were changed")
+
+
+def _unchanged(kit: Kit, found: list[ReadMessage], turns: list[tuple[SentMessage, ...]], story: str) -> None:
+    kit.same(found, turns, story, session="")
+    for sent, seen in zip([sent for turn in turns for sent in turn], found, strict=True):
+        for name, value in sent.fields.items():
+            if name in seen.fields:
+                kit.check(seen.fields[name] == value, f"{story}: {name} is {seen.fields[name]!r:.200}")

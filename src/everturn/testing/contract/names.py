@@ -1,0 +1,153 @@
+"""Clauses of names: session ids that a store's own encoding, columns or keys could take for one another.
+
+isolation.py has ids that differ by case, prefix, wildcard and the like. A store may refuse any of these ids, loudly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from everturn.testing.contract.edge import shown
+from everturn.testing.kit.clause import ClauseRegistry
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance, succeeded
+from everturn.testing.shapes import SentMessage
+from everturn.testing.workers.messages import CallerSteps, Do, Done, Outcome, Step
+
+registry = ClauseRegistry("sequential", since=2)
+
+ENCODED = (
+    *("a/b", "a%2Fb", "a%2fb", "a%252Fb", "a b", "a%20b", "a+b", "a%2Bb", "a&#47;b", "a&amp;b", "a&b", "a=b"),
+    *("a\\x2fb", "a\\u002fb", "YS9i", "61 2f 62", "a__b", "a_b", "a~b", "a%00b", "a%", "a%2"),
+)
+LONG = tuple(
+    f"{'x' * length}{end}" for length in (63, 64, 127, 128, 254, 255, 511, 1000) for end in ("", "a", "b", "\u00e9")
+)
+SURROGATES = ("\ud800", "\ud801", "\udfff", "?", "\ufffd", "a\ud800", "a\udc00", "a?", "a\ufffd", "a", "\\ud800")
+ENDINGS = (
+    *(":archive", ":archived", ":meta", ":messages", ":history", ":snapshots", ":snapshot:1", ":keys", ":lock"),
+    *(":version", ":seq", ":undo", ":summary", ":state", ":ttl", ":index", ":tmp", "_archive", "-archive"),
+    *(".json", ".tmp", ".bak", ".lock", ".db", ".jsonl", "/archive", "/messages", "#1", "@1"),
+)
+
+
+def take(kit: Kit, store: Instance, *steps: Step) -> tuple[Outcome, ...]:
+    """Take steps without recording them: not every id can stand in a history."""
+    job = Do(store.slot, (CallerSteps(store.name, steps),))
+    return kit.ask(store.worker, job, Done).outcomes[0]
+
+
+def fill(kit: Kit, store: Instance, names: Sequence[str]) -> dict[str, list[tuple[SentMessage, ...]]]:
+    """Store two turns in each session, one after the other. Returns those whose ids were not refused."""
+    written: dict[str, list[tuple[SentMessage, ...]]] = {name: [] for name in names}
+    for _ in range(2):
+        fresh = {name: kit.turn() for name in written}
+        outcomes = take(kit, store, *(Step("append", name, (turn,)) for name, turn in fresh.items()))
+        for (name, turn), outcome in zip(fresh.items(), outcomes, strict=True):
+            if outcome.ok:
+                written[name].append(turn)
+            else:
+                del written[name]
+    kit.notes.append(f"{len(written)} of {len(names)} ids were accepted")
+    return written
+
+
+def unharmed(kit: Kit, store: Instance, written: dict[str, list[tuple[SentMessage, ...]]], story: str) -> None:
+    """Raise Broken unless every session holds what was written to it."""
+    outcomes = take(kit, store, *(Step("read", name) for name in written))
+    for (name, turns), outcome in zip(written.items(), outcomes, strict=True):
+        kit.check(outcome.ok, f"{story}; then reading {shown(name)} raised {outcome.fault}")
+        kit.same(outcome.value, turns, f"session {shown(name)}: {story}", session=shown(name))
+
+
+def apart(kit: Kit, names: Sequence[str], kind: str) -> None:
+    """Show that sessions of these names share nothing, also when one of them is cleared."""
+    store = kit.open()
+    written = fill(kit, store, names)
+    unharmed(kit, store, written, f"ids that {kind}")
+    if not kit.offers("clear"):
+        return
+    for name in kit.dice.sample(sorted(written), min(3, len(written))):
+        succeeded((Step("clear", shown(name)),), take(kit, store, Step("clear", name)))
+        written[name] = []
+        unharmed(kit, store, written, f"ids that {kind}, and {shown(name)} was cleared")
+
+
+@registry.clause(
+    "isolation-of-encoded-ids",
+    "Ids that would be equal after decoding (percent signs, plus signs, entities, escapes) are different sessions.",
+    incident="An id from a URL is decoded twice on one path and once on another: two customers share a conversation.",
+    hint="Take the id as it comes; encode it for a file or a key by a form that can be reversed.",
+)
+def isolation_of_encoded_ids(kit: Kit) -> None:
+    apart(kit, ENCODED, "are equal after some decoding")
+
+
+@registry.clause(
+    "isolation-of-long-ids",
+    "Ids that differ only beyond 64, 128, 255 or more characters are different sessions, or refused.",
+    incident="A column of 64 characters that cuts in silence: ids with a long tenant prefix are all one session.",
+    hint="Refuse an id that is too long, or store a digest of it; never cut.",
+)
+def isolation_of_long_ids(kit: Kit) -> None:
+    apart(kit, LONG, "have the same beginning")
+
+
+@registry.clause(
+    "isolation-of-surrogates",
+    "Ids that hold half a surrogate pair are different sessions, or refused.",
+    incident="encode(errors='replace'): every broken id of a mobile client is the session '?'.",
+    hint="Encode ids strictly, so that what is no text is refused.",
+)
+def isolation_of_surrogates(kit: Kit) -> None:
+    apart(kit, SURROGATES, "hold half a surrogate pair, or what it is replaced by")
+
+
+@registry.clause(
+    "ids-of-the-store",
+    "An id that looks like a name of the store's own (`<session>:archive`) is a session like any other.",
+    incident="A trim moves old messages to '<session>:archive': a user of that name reads them, and can delete them.",
+    hint="Keep what belongs to a session under names that no session id can have, or in a table of its own.",
+)
+def ids_of_the_store(kit: Kit) -> None:
+    store = kit.open()
+    base = kit.session()
+    names = [
+        base,
+        *(f"{base}{ending}" for ending in ENDINGS),
+        *(f"{word}:{base}" for word in ("archive", "lock", "meta")),
+    ]
+    written = fill(kit, store, names)
+    written.setdefault(base, [])
+    for step in _every_change(kit, base):
+        if step is not None:
+            kit.check((done := take(kit, store, step)[0]).ok, f"{step.op} of {base!r} raised {done.fault}")
+    state = take(kit, store, Step("read", base))[0]
+    others = {name: turns for name, turns in written.items() if name != base}
+    unharmed(kit, store, others, f"everything that can be done was done to {base!r}")
+    snapshot = take(kit, store, Step("save_snapshot", base))[0] if kit.offers("save_snapshot") else None
+    for name in others:
+        for step in _every_change(kit, name):
+            if step is not None:
+                take(kit, store, step)
+    again = take(kit, store, Step("read", base))[0]
+    kit.check(again.ok and again.value == state.value, f"{base!r} is not what it was, after changes to its neighbours")
+    if snapshot is not None and snapshot.ok:
+        back = take(kit, store, Step("rollback", base, (snapshot.value,)), Step("read", base))
+        kit.check(
+            back[0].ok and back[1].ok and back[1].value == state.value,
+            f"{base!r} cannot be rolled back, after changes to its neighbours: {back[0].fault or back[1].fault or ''}",
+        )
+
+
+def _every_change(kit: Kit, name: str) -> list[Step | None]:
+    """List every change that is offered: appends with and without a key, a trim, a snapshot, a clear."""
+    first, second = kit.turn(), kit.turn()
+    return [
+        Step("append", name, (first,), {"key": "k"}) if kit.offers("key") else None,
+        Step("save_snapshot", name) if kit.offers("save_snapshot") else None,
+        Step("append", name, (second,)),
+        Step("trim", name, (len(second),)) if kit.offers("trim") else None,
+        Step("clear", name) if kit.offers("clear") else None,
+        Step("append", name, (kit.turn(),)),
+    ]
