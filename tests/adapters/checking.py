@@ -76,7 +76,7 @@ def hold(
     known = dict(untried or {}) | ({} if "server" in lacks else GIVE_NO_OCCASION)
     told = {name: text for name, text in known.items() if name in clauses}
     expected = {
-        clause.id: "not_offered" if clause.missing(offered) or clause.id in told else "pass" for clause in chosen
+        clause.id: "not_offered" if clause.missing(offered) or clause.id in told else "holds" for clause in chosen
     }
     assert {name: clause["status"] for name, clause in found.items()} == expected
     assert {name: found[name]["detail"] for name in told} == told

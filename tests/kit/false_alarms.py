@@ -42,7 +42,7 @@ def main(seeds: int, targets: list[str]) -> int:
         for seed in range(seeds):
             report = quick_run(target, seed)
             for clause in report.clauses:
-                if clause.status in {"fail", "untested"}:
+                if clause.status in {"broken", "untested"}:
                     alarms += 1
                     story = clause.violations[0].story if clause.violations else ""
                     print(f"{target} seed {seed}: {clause.id} {clause.status} {clause.detail}\n{story}", flush=True)

@@ -21,7 +21,7 @@ def caught(name: str) -> set[str]:
     chosen = [Chosen(clause) for clause in CLAUSES]
     with Environment(parse(f"tests.kit.broken.{name}:factory"), seed=1, quick=True) as run:
         report = run_all(Runner(run, chosen, budget=BUDGET), chosen)
-    return {result.id for result in report.clauses if result.status == "fail"}
+    return {result.id for result in report.clauses if result.status == "broken"}
 
 
 def main(names: list[str]) -> int:

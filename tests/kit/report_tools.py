@@ -42,6 +42,8 @@ def violations() -> dict[str, Violation]:
 
 def clause(status: Status, number: int = 1, *found: Violation, **fields: str) -> ClauseResult:
     told = {"promise": "What is promised.", "incident": "What it would have caused.", "replay": "everturn check x"}
+    if status == "broken":
+        told["remedy"] = "What to change."
     return ClauseResult(f"sequential.{status}-{number}", "sequential", status, violations=found, **(told | fields))
 
 
@@ -70,11 +72,21 @@ def everything() -> RunReport:
         shown_by=3,
     )
     return report(
-        clause("fail", 1, *found.values()),
-        clause("fail", 2, hostile, long, promise=HOSTILE, incident=HOSTILE, replay=HOSTILE, detail=HOSTILE),
+        clause("broken", 1, *found.values()),
+        clause(
+            "broken",
+            2,
+            hostile,
+            long,
+            promise=HOSTILE,
+            incident=HOSTILE,
+            replay=HOSTILE,
+            detail=HOSTILE,
+            remedy=HOSTILE,
+        ),
         clause("untested", detail="only 3 acknowledged operations"),
         clause("known", detail="in the ledger"),
-        clause("pass"),
+        clause("holds"),
         clause("not_offered"),
         complaints=(HOSTILE,),
         target=HOSTILE,

@@ -57,7 +57,7 @@ def test_a_broken_store_exits_with_1_and_tells_how_to_see_it_again(check: Check,
     )
     written = json.loads((tmp_path / "r.json").read_text())
     assert (written["seed"], written["target"]) == (7, "tests.kit.stores:unlocked")
-    assert written["clauses"][0]["status"] == "fail"
+    assert written["clauses"][0]["status"] == "broken"
     assert "<svg" in (tmp_path / "r.html").read_text()
     again = check("--judge", ".everturn/append-append.jsonl")
     assert again.returncode == 1
@@ -142,7 +142,7 @@ def test_a_kit_that_fails_reports_what_it_had_found(
     monkeypatch.setattr(Environment, "close", fail)
     done = check("tests.kit.sound.memory:threads", "--clause", "order", "--json", "r.json")
     assert (done.returncode, "a server would not end" in " ".join(done.stdout.split())) == (1, True)
-    assert json.loads((tmp_path / "r.json").read_text())["clauses"][0]["status"] == "pass"
+    assert json.loads((tmp_path / "r.json").read_text())["clauses"][0]["status"] == "holds"
 
 
 def test_a_ledger_makes_a_known_failure_pass(check: Check, tmp_path: Path) -> None:

@@ -192,9 +192,9 @@ def test_a_file_is_judged_into_a_report(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     save(simulate(Plan(calls=100), 1), path)
     report = judge_file(path)
-    assert {clause.status for clause in report.clauses} == {"pass"}
+    assert {clause.status for clause in report.clauses} == {"holds"}
     assert report.exit_code == 0
-    assert report.counts["pass"] == len(report.clauses) == 8
+    assert report.counts["holds"] == len(report.clauses) == 8
     assert report.target == str(path)
 
 
@@ -203,7 +203,7 @@ def test_a_broken_file_names_the_promise_the_incident_and_how_to_look_again(tmp_
     events = simulate(Plan(calls=100), 1)
     save([*events, *call("late", "read", (10**9, 10**9 + 1), "")], path)
     report = judge_file(path)
-    (lost,) = [clause for clause in report.clauses if clause.status == "fail"]
+    (lost,) = [clause for clause in report.clauses if clause.status == "broken"]
     assert lost.id == "history.lost"
     assert lost.promise
     assert lost.incident

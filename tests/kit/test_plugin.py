@@ -59,11 +59,14 @@ def test_a_target_adds_one_item_per_clause_beside_the_others(run: object) -> Non
     done.stdout.fnmatch_lines([f"collected {every} items / {every - 6} deselected / 6 selected"])
 
 
-def test_a_broken_clause_fails_with_its_story(run: object) -> None:
+def test_a_broken_clause_fails_with_its_story(run: object, pytester: pytest.Pytester) -> None:
     words = ("--memory-target", "tests.kit.stores:unlocked", "-k", "append-append", "--junitxml", "junit.xml")
     done = run(*words, test_it="def test_other(): pass")  # type: ignore[operator]
     assert done.parseoutcomes()["failed"] == 1
     done.stdout.fnmatch_lines(["*acknowledged, and a later read does not have it*", "replay:*append-append@*"])
+    junit = pytester.path.joinpath("junit.xml").read_text("utf-8")
+    assert "broken" in junit
+    assert "remedy:   Let the database add" in junit
 
 
 def test_a_known_failure_is_an_expected_one(run: object, pytester: pytest.Pytester) -> None:

@@ -17,10 +17,10 @@ from tests.kit.report_tools import HOSTILE, clause, everything, report
 @pytest.mark.parametrize(
     ("statuses", "complaints", "color", "message"),
     [
-        (("pass", "pass", "not_offered"), (), "brightgreen", "2 hold, 1 not offered"),
-        (("pass", "fail", "untested", "known"), (), "red", "1 holds, 1 broken, 1 untested, 1 known"),
-        (("pass", "untested"), (), "yellow", "1 holds, 1 untested"),
-        (("pass",), ("the ledger is wrong",), "red", "1 holds"),
+        (("holds", "holds", "not_offered"), (), "brightgreen", "2 hold, 1 not offered"),
+        (("holds", "broken", "untested", "known"), (), "red", "1 holds, 1 broken, 1 untested, 1 known"),
+        (("holds", "untested"), (), "yellow", "1 holds, 1 untested"),
+        (("holds",), ("the ledger is wrong",), "red", "1 holds"),
         (("not_offered",), (), "lightgrey", "1 not offered"),
         ((), (), "lightgrey", "nothing was run"),
     ],
@@ -34,7 +34,7 @@ def test_a_badge_shows_breakage_by_its_colour_and_coverage_beside_it(
 
 
 def test_the_file_of_a_badge_is_what_shields_reads(tmp_path: Path) -> None:
-    write_badge(report(clause("pass")), tmp_path / "badge.json")
+    write_badge(report(clause("holds")), tmp_path / "badge.json")
     assert json.loads((tmp_path / "badge.json").read_text()) == {
         "schemaVersion": 1,
         "label": "durability contract 1",
@@ -51,6 +51,7 @@ def test_a_summary_has_the_table_the_stories_and_the_replay(tmp_path: Path) -> N
     assert text.startswith("before\n## ")
     assert "| layer | broken | untested | known | holds | not offered |" in text
     assert "acknowledged, and a later read does not have it" in text
+    assert "The usual remedy: What to change." in text
     assert "everturn check x" in text
 
 
@@ -64,12 +65,12 @@ def test_text_of_a_store_is_no_markup_in_a_summary() -> None:
 
 
 def test_a_story_with_fences_stays_in_its_block() -> None:
-    text = summary(report(clause("fail", 1, Violation("lost", "```\n# out\n```"))))
+    text = summary(report(clause("broken", 1, Violation("lost", "```\n# out\n```"))))
     assert "````text\n```\n# out\n```\n````" in text
 
 
 def test_a_summary_is_never_too_long_for_github() -> None:
-    many = (clause("fail", number, Violation("lost", f"{number} {HOSTILE * 500}")) for number in range(200))
+    many = (clause("broken", number, Violation("lost", f"{number} {HOSTILE * 500}")) for number in range(200))
     text = summary(report(*many))
     assert len(text.encode()) < 2**20 / 4
     assert "more causes" in text

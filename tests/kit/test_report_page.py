@@ -65,17 +65,18 @@ def test_hostile_text_is_text(reading: Reading) -> None:
 
 
 def test_it_tells_what_a_reader_needs_to_act() -> None:
-    words = Reading(page(report(clause("fail", 1, violations()["lost"], detail="1 of 240 turns")))).words
+    words = Reading(page(report(clause("broken", 1, violations()["lost"], detail="1 of 240 turns")))).words
     for part in (
         "my.store:factory",
         "1 clause offered: 1 broken.",
         "seed 42",
-        "sequential.fail-1",
+        "sequential.broken-1",
         "What is promised.",
         "1 of 240 turns",
         "a, b: acknowledged, and a later read does not have it.",
         "r  read: saw nothing",
         "What it would have caused.",
+        "What to change.",
         "everturn check x",
     ):
         assert part in words

@@ -24,43 +24,40 @@ def printed(of: RunReport, *, tty: bool = False, width: int = 80) -> str:
     return out.getvalue()
 
 
-def test_a_failure_tells_the_promise_what_happened_the_incident_and_how_to_replay() -> None:
-    text = printed(report(clause("fail", 1, violations()["lost"], detail="1 of 240 turns")))
-    assert (
-        text.splitlines()[8:]
-        == [
-            "broken: sequential.fail-1",
-            "  promise   What is promised.",
-            "  happened  1 of 240 turns",
-            "            lost: a, b: acknowledged, and a later read does not have it. No read",
-            "            ever had it.",
-            "            0.000 ms w  append a, b: ok after 0.000 ms",
-            "            0.000 ms r  read: saw nothing",
-            "  incident  What it would have caused.",
-            "  replay    everturn check x",
-            "",
-            "1 clause offered: 1 broken.",
-        ]
-        or text.splitlines()
-    )
+def test_a_failure_tells_the_promise_what_happened_the_incident_the_remedy_and_how_to_replay() -> None:
+    text = printed(report(clause("broken", 1, violations()["lost"], detail="1 of 240 turns")))
+    assert text.splitlines()[7:] == [
+        "broken: sequential.broken-1",
+        "  promise   What is promised.",
+        "  happened  1 of 240 turns",
+        "            lost: a, b: acknowledged, and a later read does not have it. No read",
+        "            ever had it.",
+        "            0.000 ms w  append a, b: ok after 0.000 ms",
+        "            0.000 ms r  read: saw nothing",
+        "  incident  What it would have caused.",
+        "  remedy    What to change.",
+        "  replay    everturn check x",
+        "",
+        "1 clause offered: 1 broken.",
+    ]
 
 
 def test_one_cause_is_told_once_with_all_the_clauses_that_it_breaks() -> None:
     raised = [Violation("raised", f"read('s{n}') raised TypeError: not {n}") for n in range(3)]
-    text = printed(report(*(clause("fail", n, raised[n]) for n in range(3))))
+    text = printed(report(*(clause("broken", n, raised[n]) for n in range(3))))
     assert text.count("raised TypeError") == 1
-    assert "2 more, of one cause: sequential.fail-1, sequential.fail-2" in " ".join(text.split())
+    assert "2 more, of one cause: sequential.broken-1, sequential.broken-2" in " ".join(text.split())
 
 
 def test_turns_that_are_lost_in_the_same_way_are_one_cause() -> None:
     lost, torn = violations()["lost"], violations()["torn"]
-    text = printed(report(clause("fail", 1, lost), clause("fail", 2, torn), clause("fail", 3, lost)))
-    assert "1 more, of one cause: sequential.fail-3" in " ".join(text.split())
+    text = printed(report(clause("broken", 1, lost), clause("broken", 2, torn), clause("broken", 3, lost)))
+    assert "1 more, of one cause: sequential.broken-3" in " ".join(text.split())
 
 
 def test_a_story_of_its_own_is_told_for_each_clause() -> None:
     stories = [Violation("lost", f"t{n} was acknowledged and is not there") for n in range(2)]
-    assert printed(report(*(clause("fail", n, stories[n]) for n in range(2)))).count("acknowledged") == 2
+    assert printed(report(*(clause("broken", n, stories[n]) for n in range(2)))).count("acknowledged") == 2
 
 
 def test_it_says_what_would_let_more_be_tested() -> None:
@@ -70,14 +67,14 @@ def test_it_says_what_would_let_more_be_tested() -> None:
 
 
 def test_there_is_a_table_by_layer() -> None:
-    text = printed(report(clause("pass", 1), clause("pass", 2), clause("untested", 3)))
+    text = printed(report(clause("holds", 1), clause("holds", 2), clause("untested", 3)))
     assert re.search(r"layer +\| untested \| holds \| seconds", text)
     assert re.search(r"sequential \| +1 \| +2 \|", text)
 
 
 def test_when_all_is_well_one_line_says_so() -> None:
-    assert printed(report(clause("pass", 1), clause("pass", 2))).endswith("2 clauses offered, all hold.\n")
-    assert printed(report(clause("pass"), clause("known"))).endswith(
+    assert printed(report(clause("holds", 1), clause("holds", 2))).endswith("2 clauses offered, all hold.\n")
+    assert printed(report(clause("holds"), clause("known"))).endswith(
         "2 clauses offered, all hold but 1 known not to.\n"
     )
     assert printed(report(clause("not_offered"))).endswith("Nothing was offered.\n")
@@ -104,7 +101,7 @@ def test_hostile_text_is_shown_and_not_obeyed(tty: bool) -> None:
 
 
 def test_only_the_first_stories_of_a_clause_are_told_here() -> None:
-    text = printed(report(clause("fail", 1, *violations().values())))
+    text = printed(report(clause("broken", 1, *violations().values())))
     assert "... and 6 more; --html and --json have them" in text
 
 
@@ -112,7 +109,7 @@ def test_only_the_first_stories_of_a_clause_are_told_here() -> None:
 
 
 def watched(*, tty: bool) -> str:
-    last = msgspec.structs.replace(clause("pass"), id="crash.last", layer="crash")
+    last = msgspec.structs.replace(clause("holds"), id="crash.last", layer="crash")
     return followed([*everything().clauses, last], tty=tty)
 
 
@@ -127,27 +124,27 @@ def followed(clauses: Sequence[ClauseResult], ended: Iterable[int] | None = None
 
 
 def test_in_a_log_each_layer_is_a_line_of_letters() -> None:
-    assert watched(tty=False) == "sequential   FFuk.-\ncrash        .\n"
+    assert watched(tty=False) == "sequential   BBuk.-\ncrash        .\n"
 
 
 @pytest.mark.parametrize("ended", [(6, 0, 5, 1, 4, 2, 3), (6, 5, 4, 3, 2, 1, 0)])
 def test_clauses_that_end_before_their_turn_wait_for_it(ended: tuple[int, ...]) -> None:
-    last = msgspec.structs.replace(clause("pass"), id="crash.last", layer="crash")
-    assert followed([*everything().clauses, last], ended) == "sequential   FFuk.-\ncrash        .\n"
+    last = msgspec.structs.replace(clause("holds"), id="crash.last", layer="crash")
+    assert followed([*everything().clauses, last], ended) == "sequential   BBuk.-\ncrash        .\n"
 
 
 def test_what_ended_in_a_run_that_was_stopped_is_seen() -> None:
-    assert followed(everything().clauses, (0, 5, 3)) == "sequential   Fk-\n"
+    assert followed(everything().clauses, (0, 5, 3)) == "sequential   Bk-\n"
 
 
 def test_a_clause_that_runs_twice_is_seen_twice() -> None:
-    twice = [clause("fail"), clause("pass"), clause("fail")]
-    assert followed(twice, (2, 1, 0)) == "sequential   F.F\n"
+    twice = [clause("broken"), clause("holds"), clause("broken")]
+    assert followed(twice, (2, 1, 0)) == "sequential   B.B\n"
 
 
 def test_on_a_terminal_failures_show_at_once_and_the_bar_goes_away() -> None:
     text = COLOURS.sub("", watched(tty=True))
-    assert "broken: sequential.fail-1" in text
+    assert "broken: sequential.broken-1" in text
     assert "untested: sequential.untested-1" in text
     assert text.endswith("\x1b[2K")  # the line of the bar, erased
 

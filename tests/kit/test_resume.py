@@ -30,7 +30,7 @@ def statuses(target: str, *clauses: str, seed: int = 1) -> dict[str, str]:
 
 @pytest.mark.parametrize("seed", first(1, range(5)))
 def test_a_sound_store_holds_the_layer(seed: int) -> None:
-    assert statuses("tests.kit.sound.resume:lists", seed=seed) == {one.clause.id: "pass" for one in LAYER}
+    assert statuses("tests.kit.sound.resume:lists", seed=seed) == {one.clause.id: "holds" for one in LAYER}
 
 
 class Locked(ResumingLists):
@@ -44,7 +44,7 @@ def locked(where: Path) -> Locked:
 
 def test_a_lock_without_a_fence_is_judged_as_a_lock() -> None:
     found = statuses(f"{__name__}:locked", "lease-release", "lease-sleeper", "lease-fence")
-    assert found == {"lease-release": "pass", "lease-sleeper": "not_offered", "lease-fence": "not_offered"}
+    assert found == {"lease-release": "holds", "lease-sleeper": "not_offered", "lease-fence": "not_offered"}
 
 
 class ForEver(ResumingCore):
@@ -58,7 +58,7 @@ def for_ever(where: Path) -> ResumingLists:
 
 def test_a_lease_that_does_not_run_out_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resumes, "PATIENCE", 2 * resumes.SHORT)
-    assert statuses(f"{__name__}:for_ever", "lease") == {"lease": "fail"}
+    assert statuses(f"{__name__}:for_ever", "lease") == {"lease": "broken"}
 
 
 def test_a_worker_that_is_asleep_does_its_job_when_it_wakes_up() -> None:

@@ -19,12 +19,12 @@ SOUND, BROKEN = "kit.sound.memory:threads", "kit.stores:unlocked"
 
 
 def test_a_clause_that_holds_passes() -> None:
-    assert result(SOUND, "order").status == "pass"
+    assert result(SOUND, "order").status == "holds"
 
 
 def test_a_clause_that_is_broken_fails_and_says_how() -> None:
     found = result(BROKEN, "append-append")
-    assert found.status == "fail"
+    assert found.status == "broken"
     assert {violation.kind for violation in found.violations} >= {"lost"}
     assert found.violations[0].events
     assert found.promise
@@ -94,7 +94,7 @@ def test_what_could_not_be_shown_is_untested_and_breaks_the_run() -> None:
 
 def test_a_store_that_never_awaits_is_tested_all_the_same() -> None:
     found = report("kit.stores:never_awaits", "append-append", "clear-clear", "cancelled-in-append")
-    assert [one.status for one in found.clauses] == ["pass", "pass", "pass"]
+    assert [one.status for one in found.clauses] == ["holds", "holds", "holds"]
 
 
 def test_a_long_history_leaves_time_for_the_clauses_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,13 +106,13 @@ def test_a_long_history_leaves_time_for_the_clauses_after_it(monkeypatch: pytest
 
 def test_a_store_that_raises_where_it_should_work_fails() -> None:
     found = result("kit.stores:refusing", "order")
-    assert found.status == "fail"
+    assert found.status == "broken"
     assert "not now" in found.violations[0].story
 
 
 def test_a_store_that_takes_its_process_along_fails() -> None:
     found = result("kit.stores:dying", "order")
-    assert found.status == "fail"
+    assert found.status == "broken"
     assert "status 3" in found.violations[0].story
 
 
@@ -124,16 +124,16 @@ def test_a_call_that_does_not_return_is_untested_and_the_run_goes_on() -> None:
 
 def test_a_finding_of_a_sweep_is_replayed_by_its_number() -> None:
     found = result("kit.stores:reads_then_writes", "append-append")
-    assert found.status == "fail"
+    assert found.status == "broken"
     name = found.replay.split("--clause ")[1].split()[0]
     assert "@" in name
-    assert result("kit.stores:reads_then_writes", name).status == "fail"
-    assert result("kit.stores:reads_then_writes", "append-append@399").status != "fail"
+    assert result("kit.stores:reads_then_writes", name).status == "broken"
+    assert result("kit.stores:reads_then_writes", "append-append@399").status != "broken"
 
 
 def test_a_known_failure_does_not_break_the_run() -> None:
     whole = report(BROKEN, "order", "append-append", known={"append-append": "to be mended"})
-    assert [clause.status for clause in whole.clauses] == ["pass", "known"]
+    assert [clause.status for clause in whole.clauses] == ["holds", "known"]
     assert (whole.exit_code, whole.complaints) == (0, ())
 
 

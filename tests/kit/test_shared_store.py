@@ -54,12 +54,12 @@ def broken() -> Iterator[Trial]:
 
 
 def test_what_a_clause_has_opened_serves_the_next(sound: Trial) -> None:
-    assert sound.status("order") == "pass"
+    assert sound.status("order") == "holds"
     place, ((worker, slots),) = (
         sound.run.shared_place.path,
         [(one.worker.pid, set(one.slots)) for one in sound.waiting],
     )
-    assert (sound.status("roles"), sound.status("append-append")) == ("pass", "pass")
+    assert (sound.status("roles"), sound.status("append-append")) == ("holds", "holds")
     assert sound.run.shared_place.path == place
     kept = {one.worker.pid: set(one.slots) for one in sound.waiting}
     assert slots <= kept[worker]
@@ -76,19 +76,19 @@ def test_a_call_that_is_watched_is_made_by_a_worker_that_is() -> None:
 
 
 def test_a_broken_promise_takes_the_place_along(broken: Trial) -> None:
-    assert broken.status("order") == "pass"
+    assert broken.status("order") == "holds"
     place = broken.run.shared_place.path
-    assert broken.status("append-append") == "fail"
+    assert broken.status("append-append") == "broken"
     assert not place.exists()
     assert broken.waiting == []
-    assert broken.status("store-and-retrieve") == "pass"
+    assert broken.status("store-and-retrieve") == "holds"
     assert broken.run.shared_place.path != place
 
 
 def test_a_worker_that_died_does_not_come_back() -> None:
     trial = Trial("tests.kit.stores:dying")
     with trial.run:
-        assert (trial.status("order"), trial.waiting) == ("fail", [])
+        assert (trial.status("order"), trial.waiting) == ("broken", [])
 
 
 def test_the_place_is_gone_with_the_run(sound: Trial) -> None:
@@ -102,7 +102,7 @@ def test_the_place_is_gone_with_the_run(sound: Trial) -> None:
 def test_a_clause_that_opens_for_itself_has_a_place_for_itself(sound: Trial) -> None:
     sound.status("order")
     waiting = list(sound.waiting)
-    assert sound.status("strange-session-ids") == "pass"
+    assert sound.status("strange-session-ids") == "holds"
     assert sound.waiting == waiting
 
 
@@ -110,19 +110,19 @@ def test_objects_of_one_session_are_closed_with_their_clause() -> None:
     """Each may hold a connection: those of all clauses would be more than a process may have."""
     trial = Trial("tests.kit.sound.shapes:agents")
     with trial.run:
-        assert (trial.status("order"), trial.status("append-append"), trial.waiting) == ("pass", "pass", [])
+        assert (trial.status("order"), trial.status("append-append"), trial.waiting) == ("holds", "holds", [])
 
 
 def test_a_clause_can_be_run_again(sound: Trial) -> None:
     """As by two points of one sweep: its sessions are new ones."""
-    assert [sound.status(name) for name in ("order", "order", "append-append", "append-append@3")] == ["pass"] * 4
+    assert [sound.status(name) for name in ("order", "order", "append-append", "append-append@3")] == ["holds"] * 4
 
 
 def test_what_a_store_keeps_for_a_thread_is_closed_with_the_clause() -> None:
     trial = Trial("tests.kit.sound.memory:threads")
     with trial.run:
-        assert trial.status("append-append") == "pass"
-        assert trial.status("threads-lose-nothing") == "pass"
+        assert trial.status("append-append") == "holds"
+        assert trial.status("threads-lose-nothing") == "holds"
         assert trial.waiting == []
 
 
@@ -130,11 +130,11 @@ def test_a_fault_of_the_server_leaves_nothing_that_waits() -> None:
     """A store may raise at the first call over a connection that was cut: not in a clause about something else."""
     trial = Trial("redis://")
     with trial.run:
-        assert trial.status("order") == "pass"
+        assert trial.status("order") == "holds"
         assert trial.waiting
-        assert trial.status("backend-down") == "pass"
+        assert trial.status("backend-down") == "holds"
         assert trial.waiting == []
-        assert trial.status("order") == "pass"
+        assert trial.status("order") == "holds"
 
 
 def test_what_a_clause_has_closed_is_not_lent_again(sound: Trial) -> None:
@@ -142,7 +142,7 @@ def test_what_a_clause_has_closed_is_not_lent_again(sound: Trial) -> None:
     kit.borrow().close()
     kit.end(kept=True)
     assert [one.slots for one in sound.waiting] == [{}]
-    assert sound.status("order") == "pass"
+    assert sound.status("order") == "holds"
 
 
 def test_what_is_opened_beside_it_is_closed_again(sound: Trial) -> None:
@@ -151,7 +151,7 @@ def test_what_is_opened_beside_it_is_closed_again(sound: Trial) -> None:
     own = kit.open("B", beside=lent)
     kit.end(kept=True)
     assert [list(one.slots) for one in sound.waiting] == [[lent.slot]]
-    assert sound.status("order") == "pass"
+    assert sound.status("order") == "holds"
     assert own.worker is lent.worker
 
 
@@ -179,4 +179,4 @@ def test_a_clause_that_ends_before_an_answer_does_not_spoil_the_end_of_the_run(s
 
     found = sound.runner.result(Chosen(msgspec.structs.replace(CLAUSES[0], test=impatient, needs=())))
     assert (found.status, found.detail) == ("untested", "it did not wait")
-    assert sound.status("order") == "pass"
+    assert sound.status("order") == "holds"

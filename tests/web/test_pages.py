@@ -278,8 +278,10 @@ def a_report(tmp_path: Path) -> Path:
     )
     lost = Violation("lost", "w<1> was told that <a> is kept", events, "s", ("a",), 3)
     clauses = (
-        ClauseResult("kept", "concurrency", "fail", "1 of 1 lost", (lost,), "Acknowledged is kept.", replay="everturn"),
-        ClauseResult("order", "sequential", "pass", promise="In order."),
+        ClauseResult(
+            "kept", "concurrency", "broken", "1 of 1 lost", (lost,), "Acknowledged is kept.", replay="everturn"
+        ),
+        ClauseResult("order", "sequential", "holds", promise="In order."),
     )
     report = RunReport(
         contract_version="1",
@@ -298,8 +300,9 @@ def a_report(tmp_path: Path) -> Path:
 def test_a_report_of_the_kit_is_drawn(client: Client, tmp_path: Path) -> None:
     page = client(reports=(a_report(tmp_path),)).get("/reports")
     assert page.status_code == 200
-    for told in ("my&lt;store&gt;", "1 pass, 1 fail", "was told that &lt;a&gt; is kept", "Replay", "<svg", "In order."):
-        assert told in page.text, told
+    told = ("my&lt;store&gt;", "1 broken, 1 holds", "was told that &lt;a&gt; is kept", "Replay", "<svg", "In order.")
+    for one in told:
+        assert one in page.text, one
     assert "w<1>" not in page.text
 
 

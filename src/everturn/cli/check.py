@@ -178,8 +178,7 @@ def _tell(explain: str | None, layers: list[str], contract: str | None) -> None:
         needs = ", ".join(need.replace("|", " or ") for need in clause.needs)
         screen.print(f"  needs     {needs or 'nothing but storing and reading'}", soft_wrap=True)
         screen.print(f"  since     contract {clause.since}", soft_wrap=True)
-        if clause.hint:
-            screen.print(f"  hint      {clause.hint}", soft_wrap=True)
+        screen.print(f"  remedy    {clause.remedy}", soft_wrap=True)
         return
     for one in chosen(clauses, (), layers):
         screen.print(f"{one.clause.layer:<12} {one.clause.id:<28} {one.clause.promise}", soft_wrap=True)

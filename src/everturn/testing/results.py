@@ -47,7 +47,7 @@ ViolationKind: TypeAlias = Literal[
     "died",  # the store took its process along
     "unopened",  # the store could not be opened, or not closed
 ]
-Status: TypeAlias = Literal["pass", "fail", "not_offered", "untested", "known"]
+Status: TypeAlias = Literal["holds", "broken", "not_offered", "untested", "known"]
 Layer: TypeAlias = Literal[
     "sequential", "concurrency", "persistence", "edge", "faults", "crash", "compaction", "resume", "history"
 ]
@@ -58,7 +58,7 @@ LAYERS: tuple[Layer, ...] = get_args(Layer)
 
 CONTRACT_VERSIONS = ("1", "2")
 CONTRACT_VERSION = CONTRACT_VERSIONS[-1]  # its clauses: contract.clauses_of
-REPORT_FORMAT = 1
+REPORT_FORMAT = 2  # 1 had "pass" and "fail" for "holds" and "broken"
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -92,7 +92,10 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ClauseResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of one clause. `replay` is the command that runs it again; `incident` is the harm it could do."""
+    """The result of one clause. `replay` is the command that runs it again; `incident` is the harm it could do.
+
+    `remedy` says what to change in a store that breaks it.
+    """
 
     id: str
     layer: Layer
@@ -103,6 +106,7 @@ class ClauseResult(msgspec.Struct, frozen=True, omit_defaults=True):
     incident: str = ""
     replay: str = ""
     seconds: float = 0.0
+    remedy: str = ""
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +128,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> Literal[0, 1]:
         """0 when every offered clause holds, 1 when something is broken or untested. (2, could not run, has none.)"""
-        broken = self.complaints or any(clause.status in {"fail", "untested"} for clause in self.clauses)
+        broken = self.complaints or any(clause.status in {"broken", "untested"} for clause in self.clauses)
         return 1 if broken else 0
 
 

@@ -8,12 +8,13 @@ from starlette.responses import Response
 from everturn.errors import InvalidInput
 from everturn.testing.report import svg
 from everturn.testing.report.files import BadReport, read_json
+from everturn.testing.report.wording import MEANING, WORST_FIRST, counted
 from everturn.testing.results import ClauseResult, RunReport
 from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.links import link, number_in
 from everturn.web.page import inspector_of, page
 
-BROKEN = ("fail", "untested", "known")
+BROKEN = ("broken", "untested", "known")
 
 
 async def reports(request: Request) -> Response:
@@ -41,7 +42,7 @@ async def style(_request: Request) -> Response:
 
 
 def _report(report: RunReport) -> list[Node]:
-    counts = ", ".join(f"{number} {status.replace('_', ' ')}" for status, number in report.counts.items() if number)
+    counts = counted(report, WORST_FIRST)
     verdict = "Every clause that applies holds." if report.exit_code == 0 else "A clause is broken, or was not tested."
     return [
         tag("h1", "Report on ", shown(report.target)),
@@ -58,13 +59,13 @@ def _report(report: RunReport) -> list[Node]:
 
 
 def _line(clause: ClauseResult) -> Html:
-    return tag("li", f"{clause.status}: ", tag("code", clause.id), " ", shown(clause.promise))
+    return tag("li", f"{MEANING[clause.status]}: ", tag("code", clause.id), " ", shown(clause.promise))
 
 
 def _clause(clause: ClauseResult) -> Html:
     return tag(
         "section",
-        tag("h2", tag("code", clause.id), f" · {clause.status}"),
+        tag("h2", tag("code", clause.id), f" · {MEANING[clause.status]}"),
         tag("p", shown(clause.promise)),
         tag("p", shown(clause.detail), class_="error") if clause.detail else None,
         *(
@@ -76,6 +77,7 @@ def _clause(clause: ClauseResult) -> Html:
             for one in clause.violations
         ),
         tag("p", "Incident: ", shown(clause.incident), class_="facts") if clause.incident else None,
+        tag("p", "The usual remedy: ", shown(clause.remedy), class_="facts") if clause.remedy else None,
         tag("p", "Replay: ", tag("code", shown(clause.replay))) if clause.replay else None,
         class_="clause",
     )

@@ -25,10 +25,14 @@ crash.py         kill -9 and power loss
 syncing.py       syncs that are missing, seen from outside
 compaction.py    summaries that take the place of turns
 resume.py        leases: one worker at a time; effects.py what it does in the world is done once
+remedies.toml    what to change in a store that breaks a clause, in one line
 docs_page.py     docs/contract.md, made from the clauses (`python -m everturn.testing.contract`)
 """
 
 from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
 
 from everturn.testing.contract import (
     checkpoints,
@@ -73,7 +77,8 @@ CLAUSES: tuple[Clause, ...] = collected(
         *(crash, syncing),
         compaction,
         *(resume, effects),
-    ]
+    ],
+    tomllib.loads(files(__name__).joinpath("remedies.toml").read_text("utf-8")),
 )
 
 

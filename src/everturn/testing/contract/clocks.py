@@ -38,7 +38,6 @@ def _workers(kit: Kit, difference: float) -> list[Instance]:
     incident="Google ADK 2.13.0: order by timestamp. A pod whose clock is a minute behind answers before the question.",
     needs=["appends", "processes"],
     weight=2,
-    hint="Order by a number that the store gives inside the write, and never by a clock.",
 )
 def clocks_differ(kit: Kit) -> None:
     for difference in DIFFERENCES:
@@ -60,7 +59,6 @@ def clocks_differ(kit: Kit) -> None:
     incident="cleared_at = now(), and later rows are shown: a worker whose clock is behind writes turns nobody sees.",
     needs=["appends", "processes", "clear|trim|rollback"],
     weight=2,
-    hint="Compare numbers that the store has given, not times that workers have written.",
 )
 def clocks_differ_in_changes(kit: Kit) -> None:
     for difference in DIFFERENCES:
@@ -110,7 +108,6 @@ def _changed(kit: Kit, one: Instance, other: Instance) -> Iterator[Changed]:
     "A worker whose clock steps back goes on: its turns keep their order, and none is written over or hidden.",
     incident="An id from the time in milliseconds: NTP sets the clock back, and a turn gets the id of an earlier one.",
     needs=["appends"],
-    hint="Number turns by a counter that is increased in the write.",
 )
 def clock_steps_back(kit: Kit) -> None:
     for step in STEPS_BACK:
@@ -129,7 +126,6 @@ def clock_steps_back(kit: Kit) -> None:
     "What was stored yesterday is there today: no day, month or year that ends hides a turn or a snapshot.",
     incident="A file for each day: at midnight UTC, in the middle of the afternoon, every conversation begins anew.",
     needs=["appends"],
-    hint="Let no name under which a session is found depend on the date.",
 )
 def day_ends(kit: Kit) -> None:
     store, session, turns = kit.open(), kit.session(), kit.turns(4)

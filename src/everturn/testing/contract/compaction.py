@@ -53,7 +53,6 @@ def compaction(kit: Kit) -> None:
     "A compaction covers, or leaves, the turns that other processes wrote before it.",
     incident="A session object compacts the list that it remembers: turns of another worker are deleted unread.",
     needs=["compact", "processes"],
-    hint="Read the history anew for each compaction, and remove only what was read.",
 )
 def compaction_after_others(kit: Kit) -> None:
     store, other = kit.open("A"), kit.open("B")
@@ -77,7 +76,6 @@ def compaction_after_others(kit: Kit) -> None:
     "memory tidy of 120 seconds erased what was added meanwhile.",
     needs=["compact", "processes"],
     weight=3,
-    hint="Write the summary on condition that what it stands for is still there, and touch nothing else.",
 )
 def compaction_append(kit: Kit) -> None:
     store, other, reader = kit.open("A", watched=True), kit.open("B"), kit.open("reader")
@@ -114,7 +112,6 @@ def compaction_append(kit: Kit) -> None:
     incident="A compaction clears the session and writes it again: a request in between is answered without a memory.",
     needs=["compact", "processes"],
     weight=3,
-    hint="Let the summary and what it stands for change places in one transaction, and read both in one.",
 )
 def compaction_read(kit: Kit) -> None:
     store, reader = kit.open("A", watched=True), kit.open("reader", watched=True)
@@ -198,7 +195,6 @@ def compaction_rollback(kit: Kit) -> None:
     incident="Two workers end a run at once: two summaries of the same turns, or a summary of turns already removed.",
     needs=["compact", "processes"],
     weight=2,
-    hint="A compaction that comes second finds its turns gone, and writes nothing.",
 )
 def compaction_twice(kit: Kit) -> None:
     first, second, reader = kit.open("A"), kit.open("B"), kit.open("reader")
@@ -305,7 +301,6 @@ def compaction_killed_in_model(kit: Kit) -> None:
     incident="A compaction clears the session, then writes the summary: a kill between the two, and nothing is left.",
     needs=["compact", "processes"],
     weight=3,
-    hint="Let the summary and what it stands for change places in one transaction.",
 )
 def killed_in_compaction(kit: Kit) -> None:
     reader = kit.open("reader")

@@ -72,7 +72,6 @@ def _random_kills(kit: Kit, reader: Instance, prepare: Callable[[Instance, str],
     incident="Two inserts without a transaction: after a crash the question is there and the answer is not.",
     needs=["processes"],
     weight=3,
-    hint="Store a turn by one request: one transaction, one RPUSH of all its messages, or one script.",
 )
 def killed_in_append(kit: Kit) -> None:
     killed_at_every_call(kit, lambda _, session: Step("append", session, (kit.turn(),)))

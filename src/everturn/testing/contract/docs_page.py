@@ -9,7 +9,7 @@ from everturn.testing.contract import CLAUSES
 from everturn.testing.results import CONTRACT_VERSION, CONTRACT_VERSIONS
 from everturn.testing.shapes import SHAPES
 
-_HEAD = "| clause | promise | the incident behind it | needs |\n|---|---|---|---|\n"
+_HEAD = "| clause | promise | the incident behind it | the usual remedy | needs |\n|---|---|---|---|---|\n"
 
 
 def page() -> str:
@@ -21,11 +21,11 @@ def page() -> str:
     parts = [top.format(number=len(CLAUSES), version=CONTRACT_VERSION, shapes=shapes)]
     for layer, clauses in groupby(CLAUSES, key=lambda clause: clause.layer):
         parts.append(f"\n## {layer.capitalize()}\n\n{_HEAD}")
-        for clause in (of_layer := tuple(clauses)):
+        for clause in clauses:
             needs = ", ".join(need.replace("|", " or ") for need in clause.needs)
-            parts.append(f"| `{clause.id}` | {clause.promise} | {_cell(clause.incident)} | {needs} |\n")
-        if hints := [f"- `{clause.id}`: {clause.hint}\n" for clause in of_layer if clause.hint]:
-            parts.append(f"\nHints:\n\n{''.join(hints)}")
+            parts.append(
+                f"| `{clause.id}` | {clause.promise} | {_cell(clause.incident)} | {_cell(clause.remedy)} | {needs} |\n"
+            )
     parts.append(files(__package__).joinpath("page_versions.md").read_text("utf-8"))
     return "".join([*parts, *map(_version, reversed(CONTRACT_VERSIONS))])
 

@@ -80,7 +80,6 @@ def effect_failed(kit: Kit) -> None:
     incident="A helper looks for a result, finds none, and does it: that its worker was killed amid it is not seen.",
     needs=["effects", "once", "processes"],
     weight=2,
-    hint="Begin it in one conditional statement, and do it only if it is new.",
 )
 def effect_once(kit: Kit) -> None:
     store, other, session = kit.open("A"), kit.open("B"), kit.session()
@@ -110,7 +109,6 @@ def effect_once(kit: Kit) -> None:
     incident='"Resume Means Resume" (arXiv:2608.03836): k processes that resume one interrupt fire its effect k times.',
     needs=["effects", "processes|threads|tasks"],
     weight=2,
-    hint="Let a unique key decide: INSERT, and look who is there if it was refused.",
 )
 def effect_race(kit: Kit) -> None:
     def prepare(_: Instance) -> Race:
@@ -132,7 +130,6 @@ def effect_race(kit: Kit) -> None:
     "An effect whose worker was killed before it ended stays started: nobody is told that it is new.",
     incident="A worker is killed after the refund and before it could say so: the next one refunds again.",
     needs=["effects", "processes"],
-    hint="A dead worker says nothing about what it did: leave it to the caller, who can look.",
 )
 def effect_in_doubt(kit: Kit) -> None:
     session, open_before = kit.session(), kit.open("B")
@@ -198,7 +195,6 @@ def killed_in_effect(kit: Kit) -> None:
     "No rollback, undo, trim or clear forgets an effect: the world is not rolled back.",
     incident="A conversation is rolled back to before the refund, the agent answers anew, and refunds again.",
     needs=["effects", "rollback|clear|trim"],
-    hint="Effects belong to the session, not to its history.",
 )
 def effect_rollback(kit: Kit) -> None:
     store, other = kit.open("A"), kit.open("B")

@@ -114,7 +114,6 @@ def _changed_last_by(kit: Kit, store: Instance, session: str, operation: str) ->
     "A session expires after its last change, whichever operation that was.",
     incident="A trim by DEL and RPUSH drops the EXPIRE: every session that was ever trimmed stays for ever.",
     needs=["ttl", "trim|clear|save_snapshot|rollback|undo|replace|pop|delete_snapshot"],
-    hint="Set the expiry in the same request as every change, not in append alone.",
 )
 def expires_after_every_change(kit: Kit) -> None:
     seen = parts_record(kit)
@@ -132,7 +131,6 @@ def expires_after_every_change(kit: Kit) -> None:
     "Snapshots expire with their session: none is listed, and none brings back what expired.",
     incident="The messages have a TTL and the snapshots do not: a deleted conversation comes back by its snapshot.",
     needs=["ttl", "save_snapshot", "rollback"],
-    hint="Let snapshots expire, and be removed, with the session that they belong to.",
 )
 def snapshots_expire(kit: Kit) -> None:
     seen = parts_record(kit)
@@ -155,7 +153,6 @@ def snapshots_expire(kit: Kit) -> None:
     "A key of a session that expired means nothing to the session of that name that begins anew.",
     incident="Keys kept for ever beside sessions of an hour: the first request of the next day is taken for a retry.",
     needs=["ttl", "key"],
-    hint="Let keys expire with the session that they belong to.",
 )
 def keys_expire(kit: Kit) -> None:
     seen = parts_record(kit)

@@ -16,7 +16,6 @@ APPLICATIONS = (("kit", "u"), ("kit", "u1"), ("kitu", ""), ("ki", "tu"), ("other
     "Namespaces of a thread share nothing, and deleting the thread deletes them all.",
     incident="A checkpointer that ignores checkpoint_ns: the subgraph resumes with the messages of its parent.",
     needs=["checkpoints"],
-    hint="Let the namespace be part of the key of a checkpoint.",
 )
 def subgraphs(kit: Kit) -> None:
     store, session, other = kit.borrow(), kit.session(), kit.session()
@@ -40,7 +39,6 @@ def subgraphs(kit: Kit) -> None:
     "Acknowledged writes of a task are there after its process was killed, in order, and a retry doubles none.",
     incident="put_writes kept in memory until the step is over: after a crash the tool that had paid runs again.",
     needs=["pending_writes", "processes"],
-    hint="Store writes under checkpoint, task and number, and let a retry write over its own.",
 )
 def pending_writes(kit: Kit) -> None:
     reader, session = kit.open("reader"), kit.session()
@@ -96,7 +94,6 @@ def pending_writes_at_once(kit: Kit) -> None:
     "Sessions of one name that belong to different applications or users share nothing.",
     incident="A key made of app, user and session without separators: two tenants read one conversation.",
     needs=["applications"],
-    hint="Key a session by application, user and name, as three columns.",
 )
 def applications(kit: Kit) -> None:
     store, session = kit.borrow(), kit.session()
@@ -125,7 +122,6 @@ def applications(kit: Kit) -> None:
     "The state that events change is there with them, for every process, also after a kill.",
     incident="adk-python: state_delta applied to the object in memory and not to the row, so the next worker has none.",
     needs=["state", "processes"],
-    hint="Store an event and its change of the state in one transaction.",
 )
 def state_with_events(kit: Kit) -> None:
     reader, session = kit.open("reader"), kit.session()

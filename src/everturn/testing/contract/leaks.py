@@ -31,7 +31,6 @@ MEMORY_OF_A_CALL = 8_000  # bytes that may be there in addition for each call
     incident="A connection for each call that nobody closes: too many open files, every afternoon at four.",
     needs=["private"],
     weight=2,
-    hint="Close in a `finally` or a `with` block; make threads and pools once.",
 )
 def leaks_in_calls(kit: Kit) -> None:
     store = kit.open()
@@ -53,7 +52,6 @@ def leaks_in_calls(kit: Kit) -> None:
     incident="The error path returns before the connection is closed: a bad night, and no handle is left by morning.",
     needs=["private"],
     weight=2,
-    hint="Close in a `finally` or a `with` block, on the way of every error.",
 )
 def leaks_in_faults(kit: Kit) -> None:
     store, session = kit.open(), kit.session()

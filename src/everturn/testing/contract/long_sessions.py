@@ -72,7 +72,6 @@ def flat(turns: Sequence[Sequence[SentMessage]]) -> list[SentMessage]:
     "Clearing a long session leaves it empty, past every page.",
     incident="A clear that deletes the first page of 100: an erasure request is answered, and the rest is still there.",
     needs=["clear"],
-    hint="Delete by the session, in one statement; where a backend deletes in pages, go on until none is left.",
 )
 def long_clear(kit: Kit) -> None:
     store = kit.open()
@@ -90,7 +89,6 @@ def long_clear(kit: Kit) -> None:
     "Trimming a long session keeps the latest messages, whatever the length and the limit.",
     incident="A trim that looks at one page: of 1,001 messages it keeps the latest of the first 1,000.",
     needs=["trim"],
-    hint="Find what stays from the end of the session, not from its first page.",
 )
 def long_trim(kit: Kit) -> None:
     store = kit.open()
@@ -118,7 +116,6 @@ def _ends(contents: list[str]) -> str:
     "A snapshot of a long session brings back all of it, after more turns and after a clear.",
     incident="A snapshot that copies what one read returns: rolled back, the conversation ends at message 1,000.",
     needs=["save_snapshot", "rollback"],
-    hint="Let a snapshot point at a place in the session instead of copying it.",
 )
 def long_snapshot(kit: Kit) -> None:
     store = kit.open()
@@ -220,7 +217,6 @@ def _changes(kit: Kit) -> list[str]:
     incident="Pages by OFFSET: after a trim between two pages, 100 messages are missing in the middle.",
     needs=["appends", "lists", "processes|threads|tasks", "clear|trim|replace|rollback"],
     weight=2,
-    hint="Read all pages in one transaction, or by a key that no change moves.",
 )
 def long_read(kit: Kit) -> None:
     for mode in modes(kit)[: 1 if kit.quick else None]:
@@ -249,7 +245,6 @@ def _read_afterwards(reader: Instance, session: str, _: list[Ended]) -> None:
     incident="Deletes in batches of 25, each committed: after a crash a conversation begins with its 51st message.",
     needs=["lists", "processes", "clear|trim|replace|rollback"],
     weight=2,
-    hint="Make the change one transaction; where the backend has none that is so large, switch one pointer at the end.",
 )
 def killed_in_long_change(kit: Kit) -> None:
     reader = kit.open("reader")

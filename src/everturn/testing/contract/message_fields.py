@@ -68,7 +68,6 @@ ODD_CONTENTS: dict[str, Any] = {
     "A content that is None, a list of parts or no text at all comes back as it was, or is refused.",
     incident="str(content): a question with a picture comes back as the text \"[{'type': 'image_url', ...\".",
     needs=["fields"],
-    hint="Encode the content as JSON whatever it is, or refuse what is no text; never call str() on it.",
 )
 def odd_contents(kit: Kit) -> None:
     store = kit.borrow()
@@ -104,7 +103,6 @@ ODD_VALUES: dict[str, Any] = {
     "Dates, UUIDs, bytes, decimals and floats come back equal, to the last digit, or are refused.",
     incident="json.dumps(default=str): a date goes in and a string comes out, and the tool that compares them raises.",
     needs=["fields"],
-    hint="Encode without a default for unknown types, so that they are refused; round no float.",
 )
 def odd_values(kit: Kit) -> None:
     store = kit.borrow()
@@ -165,7 +163,6 @@ def several_tool_calls(kit: Kit) -> None:
     "Messages that carry the same id are all kept, or the later ones are refused.",
     incident="LiteLLM gives every item the id __fake_id__: a store that upserts by it keeps the last answer alone.",
     needs=["fields"],
-    hint="Give rows a key of your own; a message's id is the caller's.",
 )
 def equal_ids(kit: Kit) -> None:
     store, session = kit.borrow(), kit.session()
@@ -183,7 +180,6 @@ def equal_ids(kit: Kit) -> None:
     "messages-are-copies",
     "A message that a caller gave or got is the caller's: what is changed in it later is changed for nobody else.",
     incident="A redaction for the log, made in place on what was read: from then on the model sees the redacted text.",
-    hint="Keep what was encoded, or a deep copy; give out new objects with every read.",
 )
 def messages_are_copies(kit: Kit) -> None:
     store, session, turns = session_with_turns(kit, 2)

@@ -77,7 +77,6 @@ def apart(kit: Kit, names: Sequence[str], kind: str) -> None:
     "isolation-of-encoded-ids",
     "Ids that would be equal after decoding (percent signs, plus signs, entities, escapes) are different sessions.",
     incident="An id from a URL is decoded twice on one path and once on another: two customers share a conversation.",
-    hint="Take the id as it comes; encode it for a file or a key by a form that can be reversed.",
 )
 def isolation_of_encoded_ids(kit: Kit) -> None:
     apart(kit, ENCODED, "are equal after some decoding")
@@ -87,7 +86,6 @@ def isolation_of_encoded_ids(kit: Kit) -> None:
     "isolation-of-long-ids",
     "Ids that differ only beyond 64, 128, 255 or more characters are different sessions, or refused.",
     incident="A column of 64 characters that cuts in silence: ids with a long tenant prefix are all one session.",
-    hint="Refuse an id that is too long, or store a digest of it; never cut.",
 )
 def isolation_of_long_ids(kit: Kit) -> None:
     apart(kit, LONG, "have the same beginning")
@@ -97,7 +95,6 @@ def isolation_of_long_ids(kit: Kit) -> None:
     "isolation-of-surrogates",
     "Ids that hold half a surrogate pair are different sessions, or refused.",
     incident="encode(errors='replace'): every broken id of a mobile client is the session '?'.",
-    hint="Encode ids strictly, so that what is no text is refused.",
 )
 def isolation_of_surrogates(kit: Kit) -> None:
     apart(kit, SURROGATES, "hold half a surrogate pair, or what it is replaced by")
@@ -107,7 +104,6 @@ def isolation_of_surrogates(kit: Kit) -> None:
     "ids-of-the-store",
     "An id that looks like a name of the store's own (`<session>:archive`) is a session like any other.",
     incident="A trim moves old messages to '<session>:archive': a user of that name reads them, and can delete them.",
-    hint="Keep what belongs to a session under names that no session id can have, or in a table of its own.",
 )
 def ids_of_the_store(kit: Kit) -> None:
     store = kit.open()

@@ -109,7 +109,6 @@ def _paused_at(kit: Kit, plan: Plan, n: int) -> Pause | None:
     incident="A lock of 30 s and no fence: a worker swapped out for a minute writes its old list over a new one.",
     needs=["appends", "processes"],
     weight=3,
-    hint="A lock that expires needs a fence: compare a version or token in the write itself.",
 )
 def paused_in_append(kit: Kit) -> None:
     pause_everywhere(kit, [partial(append_step, kit)], points=_points(kit), seconds=_seconds(kit))
@@ -122,7 +121,6 @@ def paused_in_append(kit: Kit) -> None:
     incident="A nightly trim under a lock of a minute, on a machine that hibernates: it deletes what came since.",
     needs=["appends", "processes", "clear|trim|rollback"],
     weight=3,
-    hint="A lock that expires needs a fence: compare a version or token in the write itself.",
 )
 def paused_in_change(kit: Kit) -> None:
     plans: list[Plan] = []
@@ -154,7 +152,6 @@ def _seconds(kit: Kit) -> float:
     incident="Both see that the owner of the lock is dead; one takes it, and the other removes the lock just taken.",
     needs=["appends", "processes"],
     weight=3,
-    hint="Let the system free the lock (flock, a transaction), or take over by one atomic step that names the dead.",
 )
 def dead_owner(kit: Kit) -> None:
     first, second, reader = kit.open("A", watched=True), kit.open("B", watched=True), kit.open("reader")
@@ -222,7 +219,6 @@ def _die_in_append(kit: Kit, beside: Instance, session: str, n: int) -> None:
     incident="fcntl.lockf locks for the whole process: two requests of one worker both hold the lock, and one is lost.",
     needs=["appends", "processes"],
     weight=3,
-    hint="Lock per open file (flock) and per process (one threading.Lock for each path), or let the database do it.",
 )
 def instances_at_once(kit: Kit) -> None:
     sweep = Sweep(kit, "instances")

@@ -202,7 +202,6 @@ def undo_persists(kit: Kit) -> None:
     incident="Gunicorn --preload over SQLite: the parent closes, the WAL goes, and the child's turns go with it.",
     needs=["appends", "processes"],
     weight=2,
-    hint="Close connections before a fork (os.register_at_fork(before=...)) and reopen on both sides.",
 )
 def fork(kit: Kit) -> None:
     for _ in range(3):

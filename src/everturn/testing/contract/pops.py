@@ -90,7 +90,6 @@ SIDE_BY_SIDE = ["appends", "processes|threads|tasks"]
     incident="SELECT the last, DELETE it: two runners that rewind at once get the same item, and one is left too many.",
     needs=[*SIDE_BY_SIDE, "pop"],
     weight=2,
-    hint="Delete and return in one statement (DELETE ... RETURNING, RPOP).",
 )
 def pop_pop(kit: Kit) -> None:
     _race(kit, "pop", "pop")
@@ -102,7 +101,6 @@ def pop_pop(kit: Kit) -> None:
     incident="A pop that writes back the list without its last item: the turn that came in between is gone.",
     needs=[*SIDE_BY_SIDE, "pop"],
     weight=2,
-    hint="Delete one row by its number; never write the rest back.",
 )
 def append_pop(kit: Kit) -> None:
     _race(kit, "append", "pop")
@@ -114,7 +112,6 @@ def append_pop(kit: Kit) -> None:
     incident="set_messages deletes, then inserts: a turn in between stands before the messages that replaced it.",
     needs=[*SIDE_BY_SIDE, "replace"],
     weight=2,
-    hint="Delete and insert in one transaction that locks the session.",
 )
 def append_replace(kit: Kit) -> None:
     _race(kit, "append", "replace")

@@ -70,7 +70,6 @@ def _session(kit: Kit, store: Instance, turns: int = 2) -> tuple[str, Sequence[t
     incident="ChatGPT, 20 March 2023: a reply left on a pooled Redis connection, and users saw the chats of others.",
     needs=["server", "private", "timeout"],
     weight=2,
-    hint="Close a connection whose call timed out or was cancelled; never put it back into the pool.",
 )
 def late_reply(kit: Kit) -> None:
     store = open_with_timeout(kit)
@@ -96,7 +95,6 @@ def late_reply(kit: Kit) -> None:
     incident="The script cache of Redis is empty after a failover: NOSCRIPT, until every pod was restarted by hand.",
     needs=["server", "private"],
     weight=2,
-    hint="Connect anew after a connection error; send a script in full if the server does not know it.",
 )
 def server_restarted(kit: Kit) -> None:
     store = open_with_timeout(kit)
@@ -122,7 +120,6 @@ def server_restarted(kit: Kit) -> None:
     incident="A connection that is lost with every time-out: after ten of them the pool is empty, until a restart.",
     needs=["server", "private", "appends", "threads|tasks"],
     weight=2,
-    hint="Give a connection back, or close it, in a `finally`; a call that gets none raises.",
 )
 def pool_dry(kit: Kit) -> None:
     store = open_with_timeout(kit)
@@ -154,7 +151,6 @@ def pool_dry(kit: Kit) -> None:
     incident="A retry around the whole transaction: the COMMIT had arrived, and the refund is in the history twice.",
     needs=["server", "private"],
     weight=2,
-    hint="After a lost COMMIT the outcome is unknown: look for the change by a key before it is made again.",
 )
 def cut_in_commit(kit: Kit) -> None:
     changes = [name for name in operations(kit) if name != "read"]
@@ -189,7 +185,6 @@ def cut_in_commit(kit: Kit) -> None:
     "After a call that was refused, the next one on the same instance works, in this session and in others.",
     incident="InFailedSqlTransaction: one message with a NUL byte, and every later call of the worker fails.",
     needs=["appends"],
-    hint="Roll back in the `except`, or use the connection as a context manager.",
 )
 def after_an_error(kit: Kit) -> None:
     store = kit.open()
@@ -230,7 +225,6 @@ def _likely_refused(kit: Kit, session: str) -> list[tuple[str, Step]]:
     incident="A cancelled GET leaves its reply on the connection: the next user is shown the previous one's chat.",
     needs=["tasks", "appends"],
     weight=2,
-    hint="Finish or close a connection whose request was sent, whatever becomes of the task.",
 )
 def cancelled_calls(kit: Kit) -> None:
     store, cancelled = kit.open(), 0

@@ -20,7 +20,6 @@ LATER_TURNS = 30
     "A snapshot can be rolled back to however many turns and snapshots came after it.",
     incident="Only the latest ten snapshots are kept, and nobody is told: the one from before the mistake is gone.",
     needs=SNAPSHOTS,
-    hint="Keep a snapshot until it is deleted; if there must be a limit, refuse to take one more.",
 )
 def old_snapshots(kit: Kit) -> None:
     store, session, turns = kit.open("A"), kit.session(), kit.turns(2)

@@ -33,7 +33,6 @@ registry = ClauseRegistry("resume", since=2)
     "A lease that is held is refused to others; released or run out, the next one has it, with a greater token.",
     incident="OpenHands software-agent-sdk#2966: two servers work on one conversation, each sure that it is its own.",
     needs=["lease"],
-    hint="Count the token up in the statement that takes the lease; never make it of a clock.",
 )
 def lease(kit: Kit) -> None:
     store, other = kit.open("A"), kit.open("B")
@@ -58,7 +57,6 @@ def lease(kit: Kit) -> None:
     incident="Is it free? Then write my name: two workers ask at once, and both write.",
     needs=["lease", "processes|threads|tasks"],
     weight=2,
-    hint="Ask and take in one conditional statement.",
 )
 def lease_race(kit: Kit) -> None:
     def prepare(_: Instance) -> Race:
@@ -80,7 +78,6 @@ def lease_race(kit: Kit) -> None:
     incident="A worker is paused for a minute (a suspended machine, a busy host), wakes up, and writes its answer "
     "below that of the worker that took over.",
     needs=["fence", "processes"],
-    hint="Compare the token of the lease in the transaction that writes.",
 )
 def lease_sleeper(kit: Kit) -> None:
     sleeper, other = kit.open("sleeper"), kit.open("B")
@@ -107,7 +104,6 @@ def lease_sleeper(kit: Kit) -> None:
     incident="The lease is looked at, then the turn is written: the worker sleeps between the two.",
     needs=["fence", "processes"],
     weight=2,
-    hint="Compare the token of the lease in the transaction that writes.",
 )
 def lease_fence(kit: Kit) -> None:
     store, other = kit.open("A", watched=True), kit.open("B")
@@ -134,7 +130,6 @@ def lease_fence(kit: Kit) -> None:
     "A worker that releases a lease which another has by now frees nothing.",
     incident="DEL lock: a worker that took too long deletes the lock of the next one, and a third comes in.",
     needs=["lease", "processes"],
-    hint="Release only where the token is one's own, in one conditional statement.",
 )
 def lease_release(kit: Kit) -> None:
     late, holder, third = kit.open("late"), kit.open("B"), kit.open("C")
@@ -154,7 +149,6 @@ def lease_release(kit: Kit) -> None:
     "A lease that is renewed is held beyond its first time; one that another worker has by now cannot be renewed.",
     incident="A heartbeat prolongs the lock of whoever holds it: a worker that slept goes on as if it were its own.",
     needs=["lease", "processes"],
-    hint="Renew only where the token is one's own and its time is not over, in one conditional statement.",
 )
 def lease_renewed(kit: Kit) -> None:
     worker, other, third = kit.open("A"), kit.open("B"), kit.open("C")

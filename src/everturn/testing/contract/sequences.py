@@ -22,7 +22,6 @@ QUICK_WALKS, QUICK_STEPS = 5, 50
     "Whatever was called before, in whatever order, on whatever session: a read has what the calls lead to.",
     incident="A snapshot named after the length of the session: after a clear, another state has the same name.",
     weight=3,
-    hint="The report has the shortest sequence that shows it; run its calls by hand.",
 )
 def sequences(kit: Kit) -> None:
     walker = Walker(kit)
@@ -44,7 +43,6 @@ def sequences(kit: Kit) -> None:
     "A retry with the key of a turn that was trimmed or cleared since stores nothing.",
     incident="The user presses reset; the proxy sends the turn before it once more, and the old question is answered.",
     needs=["key", "clear|trim"],
-    hint="Keep keys apart from the rows of their turns: what removes the one does not remove the other.",
 )
 def late_retry(kit: Kit) -> None:
     for removal in (one for one in ("clear", "trim") if kit.offers(one)):
@@ -67,7 +65,6 @@ def late_retry(kit: Kit) -> None:
     "A version that was current once is never current again: a change that names it is refused, whatever was removed.",
     incident="The version is the number of rows: after a clear and three turns, a worker from before it may write.",
     needs=["expected_version", "clear|trim|rollback"],
-    hint="Count changes, not rows, and let no removal set the count back.",
 )
 def versions_do_not_return(kit: Kit) -> None:
     removals = [one for one in ("clear", "trim", "rollback") if kit.offers(one)]

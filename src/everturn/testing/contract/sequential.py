@@ -119,7 +119,6 @@ def reading_changes_nothing(kit: Kit) -> None:
     "returned-is-a-copy",
     "A list that a caller gave or got is the caller's: what happens to it later does not happen to the store.",
     incident="A prompt builder shortens the list it was given, and the conversation is shorter for everybody.",
-    hint="Return a new list, and keep a copy of the one that was given.",
 )
 def returned_is_a_copy(kit: Kit) -> None:
     store, session, turns = session_with_turns(kit, 2)

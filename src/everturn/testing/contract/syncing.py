@@ -59,7 +59,6 @@ def watch_appends(kit: Kit) -> WatchedAppends:
     "An append is acknowledged after something that it wrote was synced.",
     incident="open(), write(), close(), and the pod's node loses power: the last half minute of all users is gone.",
     needs=NEEDS,
-    hint="os.fsync(file.fileno()) before close; with SQLite, PRAGMA synchronous=FULL.",
 )
 def append_synced(kit: Kit) -> None:
     seen = watch_appends(kit)
@@ -79,7 +78,6 @@ def append_synced(kit: Kit) -> None:
     incident="A file is written, synced and renamed; its directory is not: after the cut the old file is back.",
     needs=NEEDS,
     weight=2,
-    hint="Sync the new file, rename it, then sync its directory (os.fsync of the directory); PRAGMA synchronous=FULL.",
 )
 def power_loss_files(kit: Kit) -> None:
     seen = watch_appends(kit)

@@ -77,12 +77,12 @@ def _clause(kind: ViolationKind, verdict: Verdict, replay: str) -> ClauseResult:
 def _status(kind: ViolationKind, verdict: Verdict) -> tuple[Status, str]:
     seen = f"{verdict.acknowledged} acknowledged changes and {verdict.reads} reads in {verdict.sessions} sessions"
     if count := verdict.counts.get(kind, 0):
-        return "fail", f"{count} {'time' if count == 1 else 'times'} in {seen}"
+        return "broken", f"{count} {'time' if count == 1 else 'times'} in {seen}"
     if verdict.acknowledged + verdict.reads < _ENOUGH or not verdict.reads:
         return "untested", f"only {seen}: too little to tell"
     if not verdict.undecided:
-        return "pass", seen
+        return "holds", seen
     open_ones = (
         f"in {len(verdict.undecided)} of {verdict.sessions} sessions too many calls overlapped to try all orders"
     )
-    return ("untested" if len(verdict.undecided) == verdict.sessions else "pass"), f"{seen}; {open_ones}"
+    return ("untested" if len(verdict.undecided) == verdict.sessions else "holds"), f"{seen}; {open_ones}"

@@ -5,7 +5,7 @@ The clauses themselves are in contract/. runner.py runs them and decides their s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 class Clause(msgspec.Struct, frozen=True):
     """One promise. `needs` are operations or options that the target must offer (`a|b`: one of them); `weight` is the
-    clause's part of a run's time; `hint` says how stores usually keep it; `since` is the first version of the contract
-    that has it."""
+    clause's part of a run's time; `since` is the first version of the contract that has it; `remedy` says in one line
+    what to change in a store that breaks it."""
 
     id: str
     layer: Layer
@@ -30,8 +30,8 @@ class Clause(msgspec.Struct, frozen=True):
     test: Callable[[Kit], None]
     needs: tuple[str, ...] = ()
     weight: float = 1.0
-    hint: str = ""
     since: int = 1
+    remedy: str = ""
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -62,22 +62,26 @@ class ClauseRegistry:
         incident: str,
         needs: Iterable[str] = (),
         weight: float = 1.0,
-        hint: str = "",
         since: int | None = None,
     ) -> Callable[[Callable[[Kit], None]], Callable[[Kit], None]]:
         """Register a test as a clause (a decorator)."""
 
         def register(test: Callable[[Kit], None]) -> Callable[[Kit], None]:
             version = self.since if since is None else since
-            self.clauses.append(Clause(name, self.layer, promise, incident, test, tuple(needs), weight, hint, version))
+            self.clauses.append(Clause(name, self.layer, promise, incident, test, tuple(needs), weight, version))
             return test
 
         return register
 
 
-def collected(modules: Iterable[ModuleType]) -> tuple[Clause, ...]:
-    """Collect the clauses of these modules, in order. Raises ValueError if two have one id."""
-    clauses = tuple(clause for module in modules for clause in module.registry.clauses)
+def collected(modules: Iterable[ModuleType], remedies: Mapping[str, str]) -> tuple[Clause, ...]:
+    """Collect the clauses of these modules, in order, each with its remedy. Raises ValueError if two have one id, and
+    KeyError for one without a remedy."""
+    clauses = tuple(
+        msgspec.structs.replace(clause, remedy=remedies[clause.id])
+        for module in modules
+        for clause in module.registry.clauses
+    )
     names = [clause.id for clause in clauses]
     if len(names) != len(set(names)):
         raise ValueError(f"two clauses have one id: {sorted(name for name in names if names.count(name) > 1)}")

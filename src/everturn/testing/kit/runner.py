@@ -89,7 +89,7 @@ class Runner:
         share = part if self.environment.quick else part * 1.5
         until = began + max((self._ends - began) * share, _LEAST_SLICE)
         violations: tuple[Violation, ...] = ()
-        status: Status = "pass"
+        status: Status = "holds"
         point = clause.id
         if missing := clause.missing(self.environment.offered):
             status, detail = "not_offered", needed(missing)
@@ -101,7 +101,7 @@ class Runner:
             status, detail, violations, point = self._tried(
                 chosen, environment or self.environment, min(until, self._hard_end)
             )
-        if clause.id in self.known and status in {"fail", "untested"}:
+        if clause.id in self.known and status in {"broken", "untested"}:
             status, detail = "known", f"known: {self.known[clause.id]}" + (f" ({detail})" if detail else "")
         elif (before := self._before(clause.id, status)) is not None:
             status, detail = "known", f"known: {before} in the baseline" + (f" ({detail})" if detail else "")
@@ -113,19 +113,20 @@ class Runner:
             violations,
             clause.promise,
             clause.incident,
-            self._replay(point) if status in {"fail", "untested", "known"} else "",
+            self._replay(point) if status in {"broken", "untested", "known"} else "",
             time.monotonic() - began,
+            clause.remedy if violations else "",
         )
         self.results.append(result)
         return result
 
     def _before(self, clause_id: str, status: Status) -> str | None:
         """Return what the clause was in the baseline, if it does not hold now and is no worse than then."""
-        worst: tuple[Status, ...] = ("fail", "known") if status == "fail" else ("fail", "known", "untested")
+        worst: tuple[Status, ...] = ("broken", "known") if status == "broken" else ("broken", "known", "untested")
         before = self.baseline.get(clause_id)
-        if status not in {"fail", "untested"} or before not in worst:
+        if status not in {"broken", "untested"} or before not in worst:
             return None
-        return "broken" if before == "fail" else before
+        return before
 
     def _give_back(self) -> None:
         """Add the time that hanging calls took to the budget, up to the budget once more: others need theirs."""
@@ -140,25 +141,25 @@ class Runner:
     ) -> tuple[Status, str, tuple[Violation, ...], str]:
         kit = Kit(environment, chosen.clause, until=until, only=chosen.only)
         kept = False
-        status: Status = "pass"
+        status: Status = "holds"
         detail: str = ""
         violations: tuple[Violation, ...] = ()
         try:
             chosen.clause.test(kit)
             detail = kit.answers.never_given(["append", "read", *chosen.clause.operations])
-            status, kept = ("untested" if detail else "pass"), not detail
+            status, kept = ("untested" if detail else "holds"), not detail
         except Broken as exc:
-            status, detail, violations = "fail", exc.detail, exc.violations
+            status, detail, violations = "broken", exc.detail, exc.violations
         except StoreRaised as exc:
             if is_not_offered(exc.fault):
                 status, detail = "not_offered", f"not offered: {exc}"
             else:
-                status, violations = "fail", (kit.violation(str(exc), session=exc.step.session, kind="raised"),)
+                status, violations = "broken", (kit.violation(str(exc), session=exc.step.session, kind="raised"),)
         except WorkerDied as exc:
-            status, violations = "fail", (kit.violation(f"the store took its process along: {exc}", kind="died"),)
+            status, violations = "broken", (kit.violation(f"the store took its process along: {exc}", kind="died"),)
         except JobFailed as exc:
             story = f"the store could not be opened or closed: {exc}"
-            status, violations = "fail", (kit.violation(story, kind="unopened"),)
+            status, violations = "broken", (kit.violation(story, kind="unopened"),)
         except Untested as exc:
             status, detail = "untested", str(exc)
         except NotOffered as exc:
@@ -169,9 +170,7 @@ class Runner:
             kit.end(kept=kept)
         except Exception as exc:  # noqa: BLE001 - as above
             kit.notes.append(_own_fault(exc))
-        if status == "fail" and chosen.clause.hint:
-            kit.notes.append(f"hint: {chosen.clause.hint}")
-        if status == "fail" and self.histories is not None and (events := kit.events()):
+        if status == "broken" and self.histories is not None and (events := kit.events()):
             if not self.histories.exists():
                 self.histories.mkdir(parents=True, exist_ok=True)
                 (self.histories / ".gitignore").write_text("*\n", "utf-8")
@@ -201,13 +200,13 @@ class Runner:
         )
 
     def _hints(self) -> Iterable[str]:
-        bad = {"fail", "untested", "known"}
-        if held := [one.id for one in self.results if one.status == "pass" and self.baseline.get(one.id) in bad]:
+        bad = {"broken", "untested", "known"}
+        if held := [one.id for one in self.results if one.status == "holds" and self.baseline.get(one.id) in bad]:
             yield f"Better than the baseline: {', '.join(held)}. Write it anew with --json, so that they stay so."
         if self.baseline and (new := [one.id for one in self.results if one.id not in self.baseline]):
             yield f"The baseline has no result for {len(new)} of these clauses, so that they count as new."
         if self.environment.offer.processes and any(
-            one.id in _OTHERS_SEE_IT and one.status == "fail" for one in self.results
+            one.id in _OTHERS_SEE_IT and one.status == "broken" for one in self.results
         ):
             yield (
                 "Another process did not see what was stored. If the store lives in memory by nature, say so with "
@@ -233,7 +232,7 @@ class Runner:
             if name not in found:
                 yield f"the ledger names {name!r}, and there is no such clause in this run"
             elif found[name] != "known":
-                yield f"the ledger names {name!r} as a known failure, and it is {found[name]}: remove the entry"
+                yield f"the ledger names {name!r} as a known failure, and it {_now(found[name])}: remove the entry"
 
 
 def run_all(
@@ -257,7 +256,7 @@ def run_all(
         result = runner.result(one, environment)
         with calling:
             end(result)
-        return not (stop_at_first and result.status in {"fail", "untested"})
+        return not (stop_at_first and result.status in {"broken", "untested"})
 
     try:
         work_through(runner.environment, chosen, work)
@@ -268,6 +267,10 @@ def run_all(
     except Exception as exc:  # noqa: BLE001 - whatever happens in here, a report is written
         return runner.abandon(_own_fault(exc))
     return runner.report()
+
+
+def _now(status: Status) -> str:
+    return "holds" if status == "holds" else f"is {status.replace('_', ' ')}"
 
 
 def _own_fault(exc: Exception) -> str:

@@ -132,21 +132,23 @@ class Contract:
 def end_test(result: ClauseResult) -> None:
     """End a test as the clause's status says."""
     if result.status == "not_offered":
-        pytest.skip(result.detail)
+        pytest.skip(f"not offered: {result.detail.removeprefix('not offered: ')}")
     if result.status == "known":
         pytest.xfail(result.detail)
-    if result.status in {"fail", "untested"}:
+    if result.status in {"broken", "untested"}:
         pytest.fail(describe_failure(result), pytrace=False)
 
 
 def describe_failure(result: ClauseResult) -> str:
     """Describe a broken clause for the pytest report."""
     lines = [f"{result.id}: {result.promise}"]
-    lines += [f"{result.status}: {result.detail}"] if result.detail else [result.status]
+    lines.append(f"{result.status}: {result.detail}" if result.detail else result.status)
     lines += ["", *(violation.story for violation in result.violations[:3])] if result.violations else []
     if len(result.violations) > 3:
         lines.append(f"... and {len(result.violations) - 3} more")
-    return "\n".join([*lines, "", f"incident: {result.incident}", f"replay:   {result.replay}"])
+    lines += ["", f"incident: {result.incident}"]
+    lines += [f"remedy:   {result.remedy}"] if result.remedy else []
+    return "\n".join([*lines, f"replay:   {result.replay}"])
 
 
 class ContractHooks:

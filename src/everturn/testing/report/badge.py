@@ -26,13 +26,13 @@ def badge(report: RunReport) -> Badge:
     """Make the badge of a report: red if a clause is broken or the run has complaints, yellow if one is untested, grey
     if nothing holds, else green. Clauses that are not offered change no colour: they say how much was looked at."""
     counts = count_statuses(report.clauses)
-    if counts["fail"] or report.complaints:
+    if counts["broken"] or report.complaints:
         color = "red"
     elif counts["untested"]:
         color = "yellow"
     else:
-        color = "brightgreen" if counts["pass"] else "lightgrey"
-    message = counted(report, ("pass", "fail", "untested", "known", "not_offered")) or "nothing was run"
+        color = "brightgreen" if counts["holds"] else "lightgrey"
+    message = counted(report, ("holds", "broken", "untested", "known", "not_offered")) or "nothing was run"
     return Badge(f"{LABEL} {report.contract_version}", message, color)
 
 

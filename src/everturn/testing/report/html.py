@@ -81,6 +81,7 @@ def _failure(clause: ClauseResult, others: list[ClauseResult]) -> Html:
             if others
             else None,
             _fact("The incident it would have caused", shown(clause.incident)) if clause.incident else None,
+            _fact("The usual remedy", shown(clause.remedy)) if clause.remedy else None,
             _fact("Replay", tag("code", shown(clause.replay))) if clause.replay else None,
         ),
         id=f"clause-{clause.id}",

@@ -17,7 +17,7 @@ from everturn.testing.report.wording import MEANING
 from everturn.testing.results import ClauseResult, Status
 from everturn.ui.html import named
 
-_MARKS: dict[Status, str] = {"pass": ".", "fail": "F", "untested": "u", "known": "k", "not_offered": "-"}
+_MARKS: dict[Status, str] = {"holds": ".", "broken": "B", "untested": "u", "known": "k", "not_offered": "-"}
 
 
 class Progress:
@@ -57,7 +57,7 @@ class Progress:
                 self._print_mark(self._ended[self._awaited.popleft()].pop())
             return
         self._bar.advance(self._task)
-        if result.status in {"fail", "untested"}:
+        if result.status in {"broken", "untested"}:
             line = Text(f"{MEANING[result.status]}: ", style=STYLES[result.status])
             self._bar.console.print(line.append(named(result.id), style="default"))
 

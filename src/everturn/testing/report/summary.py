@@ -61,6 +61,8 @@ def _cause(clause: ClauseResult, others: Sequence[ClauseResult]) -> Iterator[str
         yield f"One cause: {', '.join(_code(one.id) for one in (clause, *others))}\n"
     if clause.incident:
         yield f"The incident it would have caused: {_plain(clause.incident)}\n"
+    if clause.remedy:
+        yield f"The usual remedy: {_plain(clause.remedy)}\n"
     if clause.replay:
         yield _block(clause.replay)
     yield "</details>\n"

@@ -16,8 +16,8 @@ from everturn.testing.results import ClauseResult, RunReport, Status
 from everturn.ui.html import named
 
 STYLES: dict[Status, str] = {
-    "pass": "green",
-    "fail": "bold red",
+    "holds": "green",
+    "broken": "bold red",
     "untested": "yellow",
     "known": "magenta",
     "not_offered": "dim",
@@ -105,6 +105,8 @@ def _clause(clause: ClauseResult, others: Sequence[ClauseResult], *, plain: bool
         rows.add_row("likewise", Text(f"{len(others)} more, of one cause: {_ids(others)}"))
     if clause.incident:
         rows.add_row("incident", Text(named(clause.incident)))
+    if clause.remedy:
+        rows.add_row("remedy", Text(named(clause.remedy)))
     if clause.replay:
         rows.add_row("replay", Text(named(clause.replay), style="cyan"))
     yield Padding(rows, (0, 0, 0, 2))

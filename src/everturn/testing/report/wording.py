@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from everturn.testing.results import LAYERS, ClauseResult, Layer, RunReport, Status
 
 MEANING: dict[Status, str] = {
-    "pass": "holds",
-    "fail": "broken",
+    "holds": "holds",
+    "broken": "broken",
     "untested": "untested",
     "known": "known",
     "not_offered": "not offered",
@@ -18,7 +18,7 @@ MEANING: dict[Status, str] = {
 SHOWN_BY_HISTORIES = frozenset(
     {"lost", "duplicate", "phantom", "torn", "misordered", "stale", "non_prefix", "resurrected"}
 )
-WORST_FIRST: tuple[Status, ...] = ("fail", "untested", "known", "pass", "not_offered")
+WORST_FIRST: tuple[Status, ...] = ("broken", "untested", "known", "holds", "not_offered")
 
 
 def by_layer(report: RunReport) -> dict[Layer, list[ClauseResult]]:
@@ -33,7 +33,7 @@ def by_layer(report: RunReport) -> dict[Layer, list[ClauseResult]]:
 
 def to_show(report: RunReport) -> list[ClauseResult]:
     """List the clauses that need attention, broken ones first."""
-    ranks: dict[Status, int] = {"fail": 0, "untested": 1}
+    ranks: dict[Status, int] = {"broken": 0, "untested": 1}
     return sorted((clause for clause in report.clauses if clause.status in ranks), key=lambda c: ranks[c.status])
 
 
@@ -86,7 +86,7 @@ def outcome(report: RunReport) -> str:
     if report.exit_code == 0:
         known = f" but {counts['known']} known not to" if counts["known"] else ""
         return f"{_clauses(offered)} offered, all hold{known}." if offered else "Nothing was offered."
-    parts = [f"{counts[status]} {MEANING[status]}" for status in ("fail", "untested") if counts[status]]
+    parts = [f"{counts[status]} {MEANING[status]}" for status in ("broken", "untested") if counts[status]]
     parts += [f"{len(report.complaints)} complaints about the run"] if report.complaints else []
     return f"{_clauses(offered)} offered: {', '.join(parts)}."
 
@@ -95,7 +95,9 @@ def counted(report: RunReport, statuses: Iterable[Status]) -> str:
     """Count the clauses of these statuses, those that have any: `71 hold, 2 broken, 61 not offered`."""
     counts = [(status, sum(clause.status == status for clause in report.clauses)) for status in statuses]
     return ", ".join(
-        f"{count} {'hold' if status == 'pass' and count != 1 else MEANING[status]}" for status, count in counts if count
+        f"{count} {'hold' if status == 'holds' and count != 1 else MEANING[status]}"
+        for status, count in counts
+        if count
     )
 
 
