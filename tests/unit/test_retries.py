@@ -55,6 +55,19 @@ def test_an_attempt_that_was_sent_is_told() -> None:
     assert error.outcome == "unknown"
 
 
+def test_a_refusal_does_not_hide_an_attempt_that_may_have_been_applied() -> None:
+    attempts = iter(["no answer", "it came too late and was not carried out"])
+
+    async def send(retry: bool, _deadline: float) -> None:
+        outcome, transient = ("not_written", False) if retry else ("unknown", True)
+        raise MemoryStoreBackendError(next(attempts), outcome=outcome, transient=transient)  # type: ignore[arg-type]
+
+    sender = RetryingSender(None, Settings(timeout=60), Runtime())  # type: ignore[arg-type]  # nothing is asked of a backend
+    with pytest.raises(MemoryStoreBackendError, match="no answer") as caught:
+        drive(sender.call(send))
+    assert caught.value.outcome == "unknown"
+
+
 def test_an_attempt_is_not_the_cause_of_the_next_ones_fault() -> None:
     numbers = iter(range(100))
 

@@ -95,10 +95,11 @@ class RetryingSender:
             try:
                 answer = await send(True, deadline)  # noqa: FBT003
             except MemoryStoreBackendError as exc:
-                latest, doubtful = exc, doubtful or exc.outcome == "unknown"
-                # An attempt for which there was no time left says less than the one before it.
-                if exc.outcome == "unknown" or self.runtime.clock() < deadline:
+                # The attempt that may have been applied is the one to tell of. A later refusal, or an attempt for which
+                # there was no time left, says less than the one before it.
+                if exc.outcome == "unknown" or not (doubtful or self.runtime.clock() >= deadline):
                     error = exc
+                latest, doubtful = exc, doubtful or exc.outcome == "unknown"
             else:
                 seconds = self.runtime.clock() - begun
                 events.tell(
