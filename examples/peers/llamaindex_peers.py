@@ -7,6 +7,7 @@ from typing import Any
 
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
+from llama_index.storage.chat_store.redis import RedisChatStore
 
 
 def memory(_where: Path) -> Any:
@@ -20,3 +21,9 @@ memory.processes = False  # type: ignore[attr-defined]  # in memory by nature
 def sql(where: Path) -> Any:
     """SQLAlchemyChatStore over SQLite."""
     return SQLAlchemyChatStore("messages", async_database_uri=f"sqlite+aiosqlite:///{where}/llamaindex.db")
+
+
+def redis(where: Path, redis_url: str, ttl: float | None = None) -> Any:
+    """RedisChatStore. Its keys are names of sessions, without a prefix: each place gets a database of the server."""
+    number = int(where.name[1:].partition("_")[0]) % 16
+    return RedisChatStore(f"{redis_url}/{number}", ttl=None if ttl is None else int(ttl))

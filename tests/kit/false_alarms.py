@@ -21,7 +21,7 @@ TARGETS = (
     *("sqlite:///memory.db", "sqlite://", "redis://", "postgresql://"),
     *(f"{SOUND}.ours:{name}" for name in ("sqlite", "redis", "postgres")),
     *(f"{SOUND}.shapes:{name}" for name in ("lists", "pairs", "singles", "langchain", "agents", "llamaindex")),
-    *(f"{SOUND}.shapes:{name}" for name in ("adk", "langgraph")),
+    *(f"{SOUND}.shapes:{name}" for name in ("adk", "langgraph", "history", "workflows", "strands", "items")),
     *(f"{SOUND}.memory:{name}" for name in ("threads", "tasks")),
     *(f"{SOUND}.files:factory", f"{SOUND}.redis_lists:factory"),
     *(f"{SOUND}.compaction:{name}" for name in ("lists", "agents")),

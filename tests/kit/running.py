@@ -14,7 +14,7 @@ from everturn.testing.results import ClauseResult, RunReport
 
 def report(target: str, *names: str, seed: int = 1, budget: float = 30.0, known: Any = None, **how: Any) -> RunReport:
     clauses = chosen(CLAUSES, names)
-    text = target if "://" in target else f"tests.{target}"
+    text = target if "://" in target or target.startswith("examples.") else f"tests.{target}"
     with Environment(parse(text), seed=seed, quick=how.pop("quick", True)) as run:
         return run_all(Runner(run, clauses, budget=budget, known=known, **how), clauses)
 

@@ -28,6 +28,10 @@ SHAPES = {
     "llamaindex": "LlamaIndex BaseChatStore",
     "adk": "Google ADK BaseSessionService",
     "langgraph": "LangGraph BaseCheckpointSaver",
+    "history": "Agent Framework HistoryProvider",
+    "workflows": "Agent Framework CheckpointStorage",
+    "strands": "Strands SessionRepository",
+    "items": "LangGraph BaseStore",
 }
 
 
@@ -47,8 +51,9 @@ def test_every_shape_stores_and_reads(name: str, instance: Any, tmp_path: Path) 
     store.run(store.shape.append("s", said))
     found = store.run(store.shape.read("s"))
     assert [(one.role, one.content) for one in found] == [(one.role, one.content) for one in said]
-    store.run(store.shape.clear("s"))
-    assert store.run(store.shape.read("s")) == []
+    if "clear" in store.describe().operations:
+        store.run(store.shape.clear("s"))
+        assert store.run(store.shape.read("s")) == []
     store.close()
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from tests.kit.sound.core import Core, Receipt
+from tests.kit.sound.core import Core, Receipt, encoded
 
 C = TypeVar("C", bound=Core)
 
@@ -280,6 +281,136 @@ def _tuple(named: Any, row: Any, writes: list[Any]) -> Any:
     )
 
 
+class History:
+    """Agent Framework's HistoryProvider, awaited."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    async def save_messages(self, session_id: str, messages: Sequence[Any], *, state: Any = None) -> None:
+        await asyncio.to_thread(self.core.append, session_id, [dict(message) for message in messages])
+
+    async def get_messages(self, session_id: str, *, state: Any = None) -> list[Any]:
+        return await asyncio.to_thread(self.core.read, session_id)
+
+
+class Workflows:
+    """Agent Framework's CheckpointStorage, awaited: a save that is told when it is late."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    async def save(self, checkpoint: Any) -> str:
+        await asyncio.to_thread(self.store, checkpoint.workflow_name, dict(checkpoint))
+        return str(checkpoint.checkpoint_id)
+
+    def store(self, workflow: str, row: Any) -> None:
+        with self.core.change() as db:
+            self.core.begin(db, workflow)
+            latest = self.core.latest(db, workflow)
+            if (latest["checkpoint_id"] if latest else None) != row["previous_checkpoint_id"]:
+                raise ValueError("there is a newer checkpoint than the one this was made from")
+            self.core.put(db, workflow, [row])
+            self.core.touch(db, workflow)
+
+    async def load(self, checkpoint_id: str) -> Any:
+        with self.core.view() as db:
+            sql = "SELECT body FROM messages WHERE json_extract(body, '$.checkpoint_id') = ?"
+            row = db.execute(sql, (checkpoint_id,)).fetchone()
+        if row is None:
+            raise KeyError(f"there is no checkpoint {checkpoint_id!r}")
+        return SimpleNamespace(**json.loads(row[0]))
+
+    async def get_latest(self, *, workflow_name: str) -> Any:
+        with self.core.view() as db:
+            latest = self.core.latest(db, workflow_name)
+        return None if latest is None else SimpleNamespace(**latest)
+
+
+class Strands:
+    """Strands' SessionRepository: a number that is taken is refused."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        with core.change() as db:
+            columns = "session TEXT, agent TEXT, number INTEGER, body TEXT, PRIMARY KEY (session, agent, number)"
+            db.execute(f"CREATE TABLE IF NOT EXISTS numbered ({columns})")
+
+    def create_session(self, session: Any) -> Any:
+        self.core.append(json.dumps([session.session_id]), [session.session_id])
+        return session
+
+    def read_session(self, session_id: str) -> Any:
+        return self.core.read(json.dumps([session_id])) or None
+
+    def delete_session(self, session_id: str) -> None:
+        with self.core.change() as db:
+            db.execute("DELETE FROM messages WHERE session = ?", (json.dumps([session_id]),))
+            db.execute("DELETE FROM numbered WHERE session = ?", (session_id,))
+
+    def create_agent(self, session_id: str, session_agent: Any) -> None:
+        self.core.append(json.dumps([session_id]), [dict(session_agent)])
+
+    def read_agent(self, session_id: str, agent_id: str) -> Any:
+        return next((row for row in self.core.read(json.dumps([session_id]))[1:] if row["agent_id"] == agent_id), None)
+
+    insert = "INSERT INTO numbered VALUES (?, ?, ?, ?)"
+
+    def create_message(self, session_id: str, agent_id: str, session_message: Any) -> None:
+        with self.core.change() as db:
+            row = (session_id, agent_id, session_message.message_id, encoded(session_message.message))
+            db.execute(self.insert, row)
+
+    def list_messages(self, session_id: str, agent_id: str, limit: int | None = None, offset: int = 0) -> list[Any]:
+        sql = "SELECT number, body FROM numbered WHERE session = ? AND agent = ? ORDER BY number LIMIT ? OFFSET ?"
+        with self.core.view() as db:
+            rows = db.execute(sql, (session_id, agent_id, -1 if limit is None else limit, offset)).fetchall()
+        return [SimpleNamespace(message_id=number, message=json.loads(body)) for number, body in rows]
+
+
+class Items:
+    """LangGraph's BaseStore: a row for each item."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        with core.change() as db:
+            columns = "namespace TEXT, key TEXT, value TEXT, expires_at REAL, PRIMARY KEY (namespace, key)"
+            db.execute(f"CREATE TABLE IF NOT EXISTS items ({columns})")
+
+    def put(self, namespace: tuple[str, ...], key: str, value: Any) -> None:
+        expires_at = None if self.core.ttl is None else time.time() + self.core.ttl
+        with self.core.change() as db:
+            row = (encoded(namespace), key, encoded(value), expires_at)
+            db.execute("INSERT OR REPLACE INTO items VALUES (?, ?, ?, ?)", row)
+
+    def get(self, namespace: tuple[str, ...], key: str) -> Any:
+        found = self.found("WHERE namespace = ? AND key = ?", encoded(namespace), key)
+        return found[0] if found else None
+
+    def search(self, namespace_prefix: tuple[str, ...], /, *, limit: int = 10, offset: int = 0) -> list[Any]:
+        found = self.found("ORDER BY rowid")
+        return [one for one in found if self.is_below(one.namespace, namespace_prefix)][offset : offset + limit]
+
+    def is_below(self, namespace: tuple[str, ...], prefix: tuple[str, ...]) -> bool:
+        return namespace[: len(prefix)] == prefix
+
+    def found(self, condition: str, *values: str) -> list[Any]:
+        with self.core.view() as db:
+            rows = db.execute(f"SELECT namespace, key, value, expires_at FROM items {condition}", values).fetchall()
+        return [
+            SimpleNamespace(namespace=tuple(json.loads(namespace)), key=key, value=json.loads(value))
+            for namespace, key, value, expires_at in rows
+            if not self.is_over(expires_at)
+        ]
+
+    def is_over(self, expires_at: float | None) -> bool:
+        return expires_at is not None and expires_at <= time.time()
+
+    def delete(self, namespace: tuple[str, ...], key: str) -> None:
+        with self.core.change() as db:
+            db.execute("DELETE FROM items WHERE namespace = ? AND key = ?", (encoded(namespace), key))
+
+
 # --- factories -------------------------------------------------------------------------------------------------------
 
 
@@ -288,6 +419,16 @@ def made(core: type[Core] = Core, shape: Callable[[Core], Any] = Lists) -> Any:
 
     def factory(where: Path, ttl: float | None = None, timeout: float | None = None) -> Any:
         return shape(core(where, ttl, timeout))
+
+    factory.share_threads = True  # type: ignore[attr-defined]
+    return factory
+
+
+def made_without_ttl(core: type[Core] = Core, *, shape: Callable[[Core], Any]) -> Any:
+    """Make the factory of a shape that has no expiry."""
+
+    def factory(where: Path, timeout: float | None = None) -> Any:
+        return shape(core(where, None, timeout))
 
     factory.share_threads = True  # type: ignore[attr-defined]
     return factory
@@ -311,3 +452,7 @@ agents = made_per_session(Core, Agents)
 llamaindex = made(shape=LlamaIndex)
 adk = made(shape=Adk)
 langgraph = made(shape=LangGraph)
+history = made(shape=History)
+workflows = made(shape=Workflows)
+strands = made_without_ttl(shape=Strands)
+items = made(shape=Items)

@@ -4,7 +4,8 @@ sequential.py    one caller: order, contents, keys, versions
 removal.py       clear, replace, pop, trim
 snapshots.py     save, rollback, undo
 isolation.py     sessions with similar ids
-checkpoints.py   LangGraph's checkpointers
+checkpoints.py   checkpointers: of LangGraph, and of workflows of Agent Framework
+items.py         items in namespaces: stores of LangGraph
 refusals.py      snapshots that are old
 races.py         every two operations at once, at every point (ids like append-trim)
 concurrency.py   many callers in random rounds
@@ -47,6 +48,7 @@ from everturn.testing.contract import (
     faults,
     frameworks,
     isolation,
+    items,
     leaks,
     long_sessions,
     message_fields,
@@ -69,7 +71,7 @@ from everturn.testing.results import CONTRACT_VERSION
 
 CLAUSES: tuple[Clause, ...] = collected(
     [
-        *(sequential, removal, snapshots, sequences, isolation, names, checkpoints, frameworks, refusals),
+        *(sequential, removal, snapshots, sequences, isolation, names, checkpoints, items, frameworks, refusals),
         *(races, pops, concurrency, pauses, clocks),
         persistence,
         *(edge, message_fields, long_sessions, expiry, expiry_of_parts),

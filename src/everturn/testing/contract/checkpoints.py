@@ -1,4 +1,4 @@
-"""Clauses of checkpointers (LangGraph), which store whole states: what they keep, and lost updates."""
+"""Clauses of checkpointers (LangGraph, Agent Framework), which store whole states: what they keep; lost updates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def checkpoint_by_id(kit: Kit) -> None:
     "checkpoint-lost-update",
     "Of two callers that read the same state, the second to put is told that there is a newer one.",
     incident="langgraph#8796, #8115: 6 processes, 240 turns, all acknowledged; 25 (SQLite) and 186 (PostgreSQL) lost.",
-    needs=["checkpoints"],
+    needs=["hold"],
 )
 def checkpoint_lost_update(kit: Kit) -> None:
     store, session = kit.borrow(), kit.session()

@@ -291,15 +291,15 @@ def gives_up(kit: Kit) -> float:
 def long_history(kit: Kit) -> None:
     store, session = kit.open(), kit.session()
     # A checkpointer writes the whole state each time: larger turns, so that it is not the kit that is quadratic.
-    checkpoints = kit.offers("checkpoints")
-    goal = 1_001 if kit.quick or checkpoints else 10_001
+    whole = kit.offers("whole_states")
+    goal = 1_001 if kit.quick or whole else 10_001
     turns: list[tuple[SentMessage, ...]] = []
     messages = 0
     given_up = gives_up(kit)
     while messages < goal and (messages < 1_001 or kit.time_left()):
         if time.monotonic() > given_up:
             raise Untested(f"only {messages:,} messages could be stored in the time for it; give a larger --budget")
-        batch = [kit.turn(25 if checkpoints else None) for _ in range(20)]
+        batch = [kit.turn(25 if whole else None) for _ in range(20)]
         for outcome in store.run(*(Step("append", session, (turn,)) for turn in batch)):
             kit.check(outcome.ok, f"after {messages} messages, an append raised {outcome.fault}", session=session)
         turns += batch

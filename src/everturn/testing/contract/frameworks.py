@@ -15,7 +15,7 @@ APPLICATIONS = (("kit", "u"), ("kit", "u1"), ("kitu", ""), ("ki", "tu"), ("other
     "subgraphs",
     "Namespaces of a thread share nothing, and deleting the thread deletes them all.",
     incident="A checkpointer that ignores checkpoint_ns: the subgraph resumes with the messages of its parent.",
-    needs=["checkpoints"],
+    needs=["subgraphs"],
 )
 def subgraphs(kit: Kit) -> None:
     store, session, other = kit.borrow(), kit.session(), kit.session()

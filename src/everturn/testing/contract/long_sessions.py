@@ -25,17 +25,17 @@ _BATCH = 50  # steps in one job
 
 def sizes(kit: Kit) -> Iterator[int]:
     """Yield the lengths to try: the shortest always, longer ones where one call stores much and there is time."""
-    unit, checkpoints = kit.environment.opened.unit, kit.offers("checkpoints")
+    unit, whole = kit.environment.opened.unit, kit.offers("whole_states")
     yield PAGES[0]
-    if not (kit.quick and (unit != "turn" or checkpoints)) and kit.time_left():
+    if not (kit.quick and (unit != "turn" or whole)) and kit.time_left():
         yield PAGES[1]
-    if not kit.quick and unit == "turn" and not checkpoints and kit.time_left():
+    if not kit.quick and unit == "turn" and not whole and kit.time_left():
         yield PAGES[2]
 
 
 def turns_of(kit: Kit, length: int) -> list[tuple[SentMessage, ...]]:
     """Make turns with so many messages in all. A checkpointer gets few large ones: each stores the whole state."""
-    each = 50 if kit.offers("checkpoints") else 7 if length <= PAGES[1] else 71
+    each = 50 if kit.offers("whole_states") else 7 if length <= PAGES[1] else 71
     turns: list[tuple[SentMessage, ...]] = []
     left = length
     while left > 0:

@@ -205,7 +205,7 @@ class Environment:
             offered.add("whole_turns")
         if self.opened.unit == "turn":
             offered.add("lists")
-        if "checkpoints" not in offered:
+        if "caller_orders" not in offered:
             offered.add("appends")  # it is the store that orders concurrent appends, not the caller
         if self.offer.processes:
             offered.add("processes")

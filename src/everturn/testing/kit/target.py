@@ -51,7 +51,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 _HOW_TO_OFFER = {
-    "appends": "appends, not checkpoints that the caller builds",
+    "appends": "appends, not checkpoints, items or numbers that the caller makes",
     "processes": "a store that other processes can open (without `factory.processes = False`)",
     "threads": "`factory.share_threads = True`: one instance for several threads",
     "tasks": "awaited methods",
@@ -96,7 +96,10 @@ _HOW_TO_OFFER = {
     "fields": "messages that carry more than text",
     "tool_calls": "`add_tool_call` and `get_tool_calls`",
     "summaries": "`add_summary` and `search_summaries`",
-    "checkpoints": "the shape of a LangGraph checkpointer",
+    "checkpoints": "the shape of a LangGraph checkpointer, or of a CheckpointStorage of Agent Framework",
+    "subgraphs": "the shape of a LangGraph checkpointer",
+    "hold": "states or numbers that the caller reads and extends: a checkpointer, a SessionRepository of Strands",
+    "items": "the shape of a LangGraph BaseStore: `put`, `get`, `search`, `delete`",
     "pending_writes": "`put_writes` of a LangGraph checkpointer",
     "applications": "the shape of a Google ADK session service",
     "state": "the shape of a Google ADK session service",

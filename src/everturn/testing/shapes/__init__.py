@@ -3,7 +3,10 @@
 base.py        Shape: the operations that every shape has
 plain.py       lists of messages (everturn's own), pairs of strings, one message at a time
 frameworks.py  LangChain, OpenAI Agents, LlamaIndex, Google ADK
-langgraph.py   LangGraph's checkpoints
+read_then_put.py  base of shapes whose caller reads, extends and stores
+langgraph.py   LangGraph's checkpoints; langgraph_store.py its items
+agent_framework.py  Microsoft Agent Framework: histories, and checkpoints of workflows
+strands.py     Strands' numbered messages
 
 For a new shape, write a class and add it to SHAPES.
 """
@@ -13,10 +16,13 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from everturn.testing.shapes.agent_framework import CheckpointStorageShape, HistoryProviderShape
 from everturn.testing.shapes.base import DictMessage, ReadMessage, SentMessage, Shape
 from everturn.testing.shapes.frameworks import AdkShape, AgentsShape, LangChainShape, LlamaIndexShape
 from everturn.testing.shapes.langgraph import LangGraphShape
+from everturn.testing.shapes.langgraph_store import LangGraphStoreShape
 from everturn.testing.shapes.plain import ListShape, PairShape, SingleShape
+from everturn.testing.shapes.strands import StrandsShape
 
 # The first that fits. An everturn store fits two; lists of messages say more than pairs of strings.
 SHAPES: tuple[type[Shape], ...] = (
@@ -28,6 +34,10 @@ SHAPES: tuple[type[Shape], ...] = (
     PairShape,
     SingleShape,
     LangChainShape,
+    HistoryProviderShape,
+    CheckpointStorageShape,
+    StrandsShape,
+    LangGraphStoreShape,
 )
 
 

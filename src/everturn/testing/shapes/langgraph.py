@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from everturn.testing.shapes.base import ReadMessage, SentMessage, Shape, read_message
+from everturn.testing.shapes.read_then_put import ReadThenPutShape
 
 _order = count()  # breaks ties between ids made in one tick of the clock
 
 
-class LangGraphShape(Shape):
+class LangGraphShape(ReadThenPutShape):
     """`get_tuple`, `put`, `delete_thread`, or their awaited twins."""
 
     name = "LangGraph BaseCheckpointSaver"
@@ -33,10 +34,6 @@ class LangGraphShape(Shape):
         name: method for name, method in Shape.optional.items() if "snapshot" in method
     }
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._held: dict[str, Any] = {}
-
     @classmethod
     def fits(cls, example: Any) -> bool:
         return any(
@@ -45,13 +42,11 @@ class LangGraphShape(Shape):
         )
 
     def more(self) -> set[str]:
-        return {"checkpoints", "pending_writes"} if self._has("put_writes") else {"checkpoints"}
+        found = super().more() | {"checkpoints", "whole_states", "subgraphs"}
+        return found | ({"pending_writes"} if self._has("put_writes") else set())
 
     def message(self, sent: SentMessage) -> Any:
         return {"role": sent.role, "content": sent.content, **sent.fields}
-
-    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
-        return await self.put(session, messages, await self.get(session), **options)
 
     async def get(self, session: str, checkpoint_id: str | None = None, namespace: str = "") -> Any:
         """Get a checkpoint's tuple: the latest, or the one of this id. None if there is none."""
@@ -98,14 +93,6 @@ class LangGraphShape(Shape):
         latest = await self.get(session)
         parent = latest.config["configurable"].get("checkpoint_id") if latest is not None else None
         return await self.put(session, messages, latest), parent
-
-    async def hold(self, session: str, holder: str) -> None:
-        """Read as `holder`, and keep the state for `put_held`, so that other calls can come between."""
-        self._held[holder] = await self.get(session)
-
-    async def put_held(self, session: str, holder: str, messages: Sequence[SentMessage]) -> str:
-        """Put a child of the state that `holder` read."""
-        return await self.put(session, messages, self._held[holder])
 
     # --- subgraphs and pending writes --------------------------------------------------------------------------------
 
