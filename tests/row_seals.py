@@ -18,4 +18,4 @@ def seal(db: apsw.Connection) -> None:
     script = files("everturn.backends.sqlite").joinpath("schema/003.sql").read_text("utf-8")
     schema.offer_checksums(db)
     for statement in re.findall(r"^UPDATE (?!entries)[^;]+;", script, re.MULTILINE):
-        db.execute(statement.replace("undo_steps, last_jump)", "undo_steps, last_jump, facts)"))  # since version 5
+        db.execute(statement.replace("undo_steps, last_jump)", "undo_steps, last_jump, facts, effects)"))

@@ -42,6 +42,8 @@ def build(path: Path, **options: Any) -> None:
         store.set_ttl(RICH[1], 10**9)
         store.erase(SMALL[30])  # so that there are free pages, perhaps
         store.replace(RICH[2], [ChatMessage("user", "edited")], after=4)
+        for name in RICH[:2]:
+            store.lease(name, seconds=86_400)  # it is held throughout
 
 
 def _fill(store: MemoryStore, name: str, dice: random.Random) -> None:
@@ -56,6 +58,13 @@ def _fill(store: MemoryStore, name: str, dice: random.Random) -> None:
             store.save_snapshot(name, f"at {turn}")
         if turn in (5, 10):
             store.rollback_to_snapshot(name, store.list_snapshots(name)[-1])
+    store.set_facts(name, {"user": name, "team": "north" if name < "C" else "south"})
+    for number in range(12):
+        store.begin_effect(name, f"{name} pays {number}", {"amount": number, "for": "z" * dice.randrange(200)})
+        if number % 3 == 0:
+            store.finish_effect(name, f"{name} pays {number}", {"receipt": number})
+        elif number % 3 == 1:
+            store.fail_effect(name, f"{name} pays {number}", "no funds")
     store.add_messages(name, [ChatMessage("user", "large" * 2000)])  # overflow pages
     store.trim(name, max_messages=30)
     store.append(name, [ChatMessage("user", "the last")])
@@ -66,6 +75,8 @@ def _read_only(store: MemoryStore, names: list[str]) -> Iterator[tuple[str, Call
     yield "sessions", lambda: store.sessions(limit=1000)
     yield "recent", lambda: store.sessions(limit=1000, order="recent")
     yield "find", lambda: store.find("says 3")
+    yield "by fact", lambda: store.sessions(where={"team": "north"})
+    yield "by two facts", lambda: store.sessions(where={"team": "south", "user": RICH[3]})
     for name in names:
         yield f"{name}: history", lambda name=name: store.get_history(name)
         yield f"{name}: info", lambda name=name: store.info(name)
@@ -80,6 +91,8 @@ def _read_only(store: MemoryStore, names: list[str]) -> Iterator[tuple[str, Call
         yield f"{name}: hits", lambda name=name: store.search_summaries(name, [1.0, 1.0, 1.0])
         yield f"{name}: snapshots", lambda name=name: store.list_snapshots(name)
         yield f"{name}: changes", lambda name=name: store.changes(name, 1000)
+        yield f"{name}: effects", lambda name=name: store.get_effects(name)
+        yield f"{name}: context", lambda name=name: store.get_context(name, max_messages=5)
         yield f"{name}: found", lambda name=name: store.find("says", session_id=name)
         for index in (0, 1):
             snapshot = SNAPSHOTS.get((name, index))
@@ -149,6 +162,7 @@ def judge(original: Original, damaged: bytes, path: Path, dice: random.Random) -
         _judge_skipping(store, original, verdict)
         _judge_verify(store, original, verdict)
         _judge_a_write(store, original, verdict, dice)
+        _judge_workers(store, original, verdict, dice)
     return verdict
 
 
@@ -219,6 +233,30 @@ def _judge_a_write(store: MemoryStore, original: Original, verdict: Verdict, dic
     except Exception as exc:  # noqa: BLE001 - that it is not ours is the finding
         verdict.raw.append(f"{name}: one more: {exc!r}")
     _judge_reads(store, original, verdict, but=name)
+
+
+def _judge_workers(store: MemoryStore, original: Original, verdict: Verdict, dice: random.Random) -> None:
+    """What was begun does not begin again, and a lease that is held is not given to another."""
+    name = dice.choice(RICH)
+    for effect in original.answers[f"{name}: effects"]:
+        if effect.status == "failed":
+            continue
+        try:
+            if store.begin_effect(name, effect.key).status != effect.status:
+                verdict.silent.append(f"{effect.key} begins again")
+        except MemoryStoreError:
+            pass
+        except Exception as exc:  # noqa: BLE001 - that it is not ours is the finding
+            verdict.raw.append(f"{effect.key}: {exc!r}")
+    for name in RICH[:2]:
+        try:
+            store.lease(name)
+        except MemoryStoreError:
+            pass
+        except Exception as exc:  # noqa: BLE001 - that it is not ours is the finding
+            verdict.raw.append(f"{name}: lease: {exc!r}")
+        else:
+            verdict.silent.append(f"{name}: its lease was given to another")
 
 
 # --- damage ----------------------------------------------------------------------------------------------------------

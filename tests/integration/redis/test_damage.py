@@ -42,6 +42,12 @@ def a_long_story(store: Any, name: str) -> None:
         store.replace(name, [user(f"{name} instead {number}"), Record("r", number)], after=last)
     store.trim(name, max_messages=7)
     store.save_snapshot(name)
+    store.set_facts(name, {"user": name, "title": "Refund"})
+    for number in range(4):
+        store.begin_effect(name, f"pay {number}", {"of": name})
+    store.finish_effect(name, "pay 0", {"receipt": name})
+    store.fail_effect(name, "pay 1", "no funds")
+    store.lease(name, seconds=86_400)
     store.append(name, [Summary("late", [3.0, 4.0], (1, 2)), user("end")])
 
 
@@ -60,6 +66,9 @@ def outcomes(store: Any, name: str) -> dict[str, Any]:
         "snapshots": lambda: store.list_snapshots(name),
         "info": lambda: store.info(name),
         "changes": lambda: store.changes(name, limit=100),
+        "effects": lambda: store.get_effects(name),
+        "an effect that is done": lambda: store.begin_effect(name, "pay 0"),
+        "an effect in doubt": lambda: store.begin_effect(name, "pay 2"),
         "the first snapshot": lambda: store.state(name, at=store.list_snapshots(name)[0]),
         "the last snapshot": lambda: store.get_history(name, at=store.list_snapshots(name)[-1]),
     }
@@ -291,6 +300,34 @@ def test_a_listing_with_a_damaged_session_is_loud(fresh: Callable[[], None], sto
     with pytest.raises(CorruptEntry) as caught:
         store.sessions()
     assert caught.value.session_id == "b"
+
+
+def test_a_lease_of_a_damaged_session_is_refused_and_removes_nothing(
+    fresh: Callable[[], None], store: Any, client: Any
+) -> None:
+    """A life that is over ends when its lease is taken. Whether it is over must not be told by damage."""
+    fresh()
+    client.hset(key_of("b", "meta"), "expires_at", "1")
+    with pytest.raises(CorruptEntry):
+        store.lease("b")
+    assert client.exists(*(key_of("b", part) for part in PARTS)) == len(PARTS)
+    client.delete(key_of("a", "meta"))
+    with pytest.raises(CorruptEntry):
+        store.lease("a")
+    assert client.exists(key_of("a", "meta")) == 0
+
+
+@pytest.mark.parametrize("field", ["effect:pay 0", "effect:pay 2"])
+def test_an_effect_that_is_lost_does_not_begin_again(
+    fresh: Callable[[], None], store: Any, client: Any, field: str
+) -> None:
+    fresh()
+    client.hdel(key_of("a", "meta"), field)
+    for call in (store.get_effects, lambda name: store.begin_effect(name, field.removeprefix("effect:"))):
+        with pytest.raises(CorruptEntry, match="effects"):
+            call("a")
+    assert not store.verify("a").ok
+    assert store.begin_effect("b", "pay 9").status == "new"
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import msgspec
 
 from everturn.backends.dynamodb.create_table import definition
 from everturn.backends.dynamodb.entry_blocks import Block, block_item, block_of
-from everturn.backends.dynamodb.stored_form import Head, Item, StoredHead, changes_of, head_item, head_of
+from everturn.backends.dynamodb.stored_form import Head, Item, StoredHead, changes_of, head_item, head_of, sealed
 from everturn.transfer.session_lines import SnapshotPart
 from tests.store.places.place import Place, Stored
 
@@ -36,7 +36,8 @@ class DynamoDBDoor:
         return [item for item in self._items() if item["pk"]["S"] == pk and item["sk"]["S"].startswith(letter)]
 
     def _put(self, item: Item) -> None:
-        self._driver.put_item(TableName=self._table, Item=item)
+        """With a seal of its own, as a fault of ours would: tests/integration/dynamodb/test_damage.py breaks seals."""
+        self._driver.put_item(TableName=self._table, Item=sealed(item))
 
     def _delete(self, item: Item) -> None:
         self._driver.delete_item(TableName=self._table, Key={"pk": item["pk"], "sk": item["sk"]})

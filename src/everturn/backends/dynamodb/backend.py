@@ -36,11 +36,11 @@ from everturn.backends.dynamodb.change import TOMBSTONE, ChangeWriter
 from everturn.backends.dynamodb.client import DynamoDBClient
 from everturn.backends.dynamodb.log_reader import LogReader
 from everturn.backends.dynamodb.reads import TableReads
-from everturn.backends.dynamodb.stored_form import Head, StoredHead, head_item
+from everturn.backends.dynamodb.stored_form import Head, StoredHead, head_item, names_key, sk_of
 from everturn.backends.dynamodb.table import Table, gone, read_head
 from everturn.core.codec import EntryRow
 from everturn.core.signal_exceptions import is_interruption
-from everturn.errors import MemoryStoreError
+from everturn.errors import CorruptEntry, MemoryStoreError
 from everturn.health_report import Health
 from everturn.model import Change, Compaction, Page, Problem
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
@@ -67,7 +67,7 @@ class DynamoDBBackend:
         self.client = client
         self.table = Table(client, namespace)
         self._time = Clock()
-        self._writer = ChangeWriter(self.table, self._now)
+        self._writer = ChangeWriter(self.table, lambda: self._time.read())  # noqa: PLW0108 - tests set another
         self._reader = TableReads(self.table, self._now)
 
     def _set_clock(self, clock: Callable[[], float]) -> None:
@@ -88,10 +88,10 @@ class DynamoDBBackend:
         stored = await self.table.head(request.session_id, deadline)
         tries = 0
         while True:
-            now = self._now()
+            now, lives_from = self._time.read()
             living = stored.living(now) if stored else None
             head = stored.head if stored else Head(request.session_id)
-            outcome, row = change_lease(request, head.lease, living.life if living else "", now)
+            outcome, row = change_lease(request, head.lease, living.life if living else "", now, lives_from)
             if row is None:
                 return outcome
             leased = StoredHead(urandom(12), msgspec.structs.replace(head, lease=row))
@@ -139,7 +139,7 @@ class DynamoDBBackend:
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
         with corrupt_if_damaged(request.source):
-            return await fork_session.fork(self.table, self._writer, request, self._now(), deadline)
+            return await fork_session.fork(self.table, self._writer, request, self._time.read(), deadline)
 
     async def erase(self, session_id: str, life: str | None, deadline: float, *, version: int | None = None) -> Erasure:
         self._writer.heads.drop(self.table.key_of(session_id))
@@ -154,14 +154,20 @@ class DynamoDBBackend:
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
             return 0, await verify.verify_strays(self.table, deadline)
-        with corrupt_if_damaged(session_id):
+        try:
             log = await self._reader.log_of(session_id, deadline)
-            if log is None:
-                return 0, []
-            count, problems = await verify.verify_session(log)
-            if problems:
-                await self._check_unchanged(log, deadline)
-            return count, problems
+        except CorruptEntry as exc:
+            return 0, [Problem(session_id, None, str(exc))]
+        if log is None:
+            return 0, []
+        count, problems = await verify.verify_session(log)
+        if problems:
+            await self._check_unchanged(log, deadline)
+        return count, problems
+
+    async def surviving_sessions(self, deadline: float) -> list[str]:
+        """Return the ids of all sessions that have a name, whatever their heads are like."""
+        return [sk_of(item) for item in await self.table.all(names_key(self.table.namespace), None, None, deadline)]
 
     async def _check_unchanged(self, log: LogReader, deadline: float) -> None:
         """Raise a fault that passes if the session changed while it was examined: then the problems may be none."""
@@ -195,7 +201,7 @@ class DynamoDBBackend:
 
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
         with corrupt_if_damaged(arrival.outline.session_id):
-            return await transfer.restore(self.table, arrival, self._now(), deadline)
+            return await transfer.restore(self.table, arrival, self._time.read(), deadline)
 
     # --- the table ---------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from everturn.backend import (
 from everturn.backends.dynamodb import errors, new_state
 from everturn.backends.dynamodb.log_reader import LogReader, effect_of
 from everturn.backends.dynamodb.plan_facts import gather
-from everturn.backends.dynamodb.stored_form import HEAD, KEY, RECEIPTS, Head, Item, StoredHead, head_item
+from everturn.backends.dynamodb.stored_form import HEAD, KEY, RECEIPTS, Head, Item, StoredHead, head_item, opened
 from everturn.backends.dynamodb.table import Table, read_head
 from everturn.errors import MemoryStoreBackendError
 from everturn.model import Snapshot
@@ -83,9 +83,9 @@ class Seen(msgspec.Struct):
 class ChangeWriter:
     """Applies changes to the sessions of a table."""
 
-    def __init__(self, table: Table, clock: Callable[[], float]) -> None:
+    def __init__(self, table: Table, clock: Callable[[], tuple[float, float]]) -> None:
         self._table = table
-        self._clock = clock
+        self._clock = clock  # steady_clock.Clock.read
         self.heads = KnownHeads()
 
     async def apply(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
@@ -131,10 +131,10 @@ class ChangeWriter:
                     raise
 
     async def _fresh(self, session_id: str, deadline: float) -> Seen:
-        return Seen(await self._table.head(session_id, deadline), is_fresh=True)
+        return Seen(await self._table.stored_head(session_id, deadline), is_fresh=True)
 
     async def _attempt(self, pk: str, request: ChangeRequest, seen: Seen, deadline: float) -> ChangeOutcome:
-        now = self._clock()
+        now, lives_from = self._clock()
         living = seen.stored.living(now) if seen.stored else None
         log = LogReader(self._table, living or Head(request.session_id), deadline)
         await self._look_up(log, living, request, seen, deadline)
@@ -161,7 +161,9 @@ class ChangeWriter:
             detail = living.dimension or 0 if living else 0
             outcome = ChangeOutcome(refused, life, version, detail=detail)
             return self._with_effect(outcome, seen, living, action, now)
-        made = new_state.after(self._table, seen.stored, living, request, plan, now)
+        if isinstance(action, BeginEffect) and not seen.effect_item:
+            await self._check_effects(log, seen)
+        made = new_state.after(self._table, seen.stored, living, request, plan, now, lives_from)
         await self._write(pk, request, seen, made, deadline)
         self.heads.put(pk, made.stored)
         outcome = _receipt(Status.APPLIED, made.stored.head, made.change)
@@ -184,12 +186,25 @@ class ChangeWriter:
             seen.effect_item, seen.knows_effect = effect, True
             seen.is_fresh = True
 
+    async def _check_effects(self, log: LogReader, seen: Seen) -> None:
+        """Make sure that an effect which seems to be new is not lost. Its items are counted in the head."""
+        try:
+            await log.check_effects()
+        except (ValueError, MemoryStoreBackendError):
+            if seen.is_fresh:
+                raise
+            raise _Stale from None
+
     async def _settle_refusal(
         self, pk: str, request: ChangeRequest, seen: Seen, log: LogReader, deadline: float
     ) -> None:
         """Make sure that a refusal is true: of the table as it is now, and also if an earlier attempt arrives later."""
         if not seen.is_fresh:
             raise _Stale
+        if seen.stored is None:
+            begun = await self._table.look_again(request.session_id, deadline)
+            if begun is not None:
+                raise _Stale(seen=Seen(begun, is_fresh=True))
         if request.key is not None and not seen.knows_key and log.head.life:
             seen.key_item = await self._table.get(pk, key_sk(log.head, request.key), deadline)
             seen.knows_key = True
@@ -198,7 +213,7 @@ class ChangeWriter:
             # The earlier attempt may still be under way. It was planned on a tag: after this write that is no more.
             before = seen.stored or StoredHead(b"", Head(request.session_id))
             fenced = StoredHead(urandom(12), before.head)
-            purge = None if before.head.life else self._clock() + TOMBSTONE
+            purge = None if before.head.life else self._clock()[0] + TOMBSTONE
             try:
                 await self._table.write_together(
                     [self._table.put_head(head_item(pk, fenced, purge), seen.stored)], deadline
@@ -226,6 +241,9 @@ class ChangeWriter:
             await self._table.write_together(writes, deadline)
         except errors.ConditionNotMet as exc:
             self.heads.drop(pk)
+            if seen.stored is None and exc.items[0] is errors.UNASKED:
+                begun = await self._table.look_again(request.session_id, deadline)
+                raise _Stale(seen=Seen(begun, is_fresh=True)) from exc
             if exc.items[0] is not errors.UNASKED:
                 raise _Stale(seen=self._told(request.session_id, exc.items[0])) from exc
             told = exc.items
@@ -258,7 +276,7 @@ class ChangeWriter:
                 return _receipt(Status.REPLAYED, living, found)
             erased = await self._table.get(log.pk, RECEIPTS, deadline)
             if erased is not None:
-                for life, change in _decode_receipts(erased["receipts"]["S"]):
+                for life, change in _decode_receipts(opened(erased)["receipts"]["S"]):
                     if change.call == request.call:
                         # The id and the label of a snapshot are no part of the receipts: they come with the retry.
                         named = {name: getattr(request.action, name, None) for name in ("snapshot_id", "label")}
@@ -302,14 +320,18 @@ class _Stale(Exception):
 
 
 async def _by_call(log: LogReader, call: bytes) -> ChangePart | None:
-    """Find a change by its call id among the latest REMEMBERED."""
+    """Find a change by its call id among the latest REMEMBERED. Raises ValueError if one of these is lost."""
     oldest = log.head.version - REMEMBERED
+    wanted = log.head.version
     async for page in log.changes_back():
         for change in page:
             if change.call == call:
                 return change
+            await log.notice(change.version != wanted > oldest, f"not all changes up to version {wanted}")
+            wanted -= 1
         if page and page[-1].version <= oldest:
             return None
+    await log.notice(wanted > max(oldest, 0), f"not all changes up to version {wanted}")
     return None
 
 
@@ -320,7 +342,7 @@ def key_sk(head: Head, key: bytes) -> str:
 
 def versions_of(key_item: Item) -> list[int]:
     """List the versions of the changes that used a key."""
-    return [int(name[1:]) for name in key_item if name[0] == "v" and name[1:].isdigit()]
+    return [int(name[1:]) for name in key_item and opened(key_item) if name[0] == "v" and name[1:].isdigit()]
 
 
 def _key_write(table: Table, pk: str, made: new_state.Made, key: bytes, before: Item | None) -> dict[str, Any]:

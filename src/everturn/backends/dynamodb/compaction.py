@@ -33,6 +33,7 @@ from everturn.backends.dynamodb.stored_form import (
     cleanup_key,
     encode,
     head_item,
+    is_sound,
     names_key,
     number,
     sk_of,
@@ -149,6 +150,7 @@ async def _reclaim(log: LogReader, stored: StoredHead, victims: Sequence[Victim]
     table = log.table
     writes: list[dict[str, Any]] = []
     chunks: list[tuple[str, str]] = []
+    listed: list[tuple[str, str]] = []  # pointers to summaries
     count = size = 0
     for sk, indexes in _merged(victims).items():
         block = next(victim.block for victim in victims if victim.block.sk == sk)
@@ -160,7 +162,7 @@ async def _reclaim(log: LogReader, stored: StoredHead, victims: Sequence[Victim]
         count += len(gone)
         left = [None if index in indexes else check for index, check in enumerate(facts.checksums)]
         pointers = [index for index in gone if facts.kind(index) == SUMMARY_KIND]
-        chunks += ((log.pk, f"{SUMMARY}{log.head.log}/{number(facts.first + index)}") for index in pointers)
+        listed += ((log.pk, f"{SUMMARY}{log.head.log}/{number(facts.first + index)}") for index in pointers)
         if all(check is None for check in left):
             writes.append(table.delete(log.pk, sk))
             for segment, (_, number_of) in enumerate(facts.segments):
@@ -175,8 +177,10 @@ async def _reclaim(log: LogReader, stored: StoredHead, victims: Sequence[Victim]
                 ]
             writes.append(table.put(block_item(log.pk, sk, msgspec.structs.replace(facts, checksums=left), bodies)))
     await table.write_many(deadline, deletes=chunks)
-    smaller = msgspec.structs.replace(stored.head, size=stored.head.size - size)
+    head = stored.head
+    smaller = msgspec.structs.replace(head, size=head.size - size, summaries=head.summaries - len(listed))
     await _write_head(table, stored, smaller, writes, deadline)
+    await table.write_many(deadline, deletes=listed)  # now that they are not counted any more
     return count, size
 
 
@@ -223,6 +227,8 @@ async def compact_ended(table: Table, now: float, deadline: float) -> Compaction
     sessions = entries = size = 0
     async for page in table.pages(notes, None, None, deadline):
         for item in page:
+            if not is_sound(item):
+                continue  # verify names it
             noted = msgspec.json.decode(item["noted"]["S"])
             pk = table.key_of(noted["session_id"])
             is_staged = sk_of(item).startswith(new_state.STAGED)
@@ -261,7 +267,8 @@ async def _end_expired(table: Table, now: float, deadline: float, until: float) 
         found = await table.get_many([(table.key_of(name), HEAD) for name in names], deadline)
         for name in names:
             pk = table.key_of(name)
-            stored = read_head(name, found.get((pk, HEAD)))
+            item = found.get((pk, HEAD))
+            stored = read_head(name, item) if item and is_sound(item) else None  # a damaged head may be of a living one
             if stored is None or stored.living(now) is not None:
                 continue
             head = stored.head

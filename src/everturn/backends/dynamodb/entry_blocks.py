@@ -12,17 +12,18 @@ from typing import Any
 import msgspec
 
 from everturn.backend import EntryRow
-from everturn.backends.dynamodb.stored_form import CHUNK, ENTRIES, Item, encode, number
+from everturn.backends.dynamodb.stored_form import CHUNK, ENTRIES, Item, encode, is_sound, number, opened
 from everturn.model import MESSAGE
 
 BLOCK_BYTES = 256 * 1024  # of bodies in one item: DynamoDB takes 400 kB, names and numbers included
 BLOCK_ENTRIES = 1000
 CHUNK_BYTES = 350 * 1024
 SEGMENTED_ENTRIES = 5000  # in a block whose bodies are elsewhere
+NO_SUM = -1  # a checksum that no body has
 
 
 class BlockFacts(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Everything of a block but its bodies. A checksum of None: the entry was reclaimed.
+    """Everything of a block but its bodies. A checksum of None: the entry was reclaimed; of NO_SUM: it is damaged.
 
     `turns` and `times` have one value if it is the same for all entries. `kinds` None: all are messages. With
     `segments`, the bodies are elsewhere: for each segment how many entries it has, and in how many chunks it is.
@@ -78,14 +79,23 @@ _decode_facts = msgspec.json.Decoder(BlockFacts).decode
 
 
 def block_of(item: Mapping[str, Any]) -> Block:
-    """Read a block from its item."""
+    """Read a block from its item. If its facts are not as they were written, each of its entries is damaged."""
     facts = _decode_facts(item["entries"]["S"])
+    if not is_sound(item):
+        checksums = [None if check is None else NO_SUM for check in facts.checksums]
+        first = int(str(item["sk"]["S"]).rpartition("/")[2])
+        facts = msgspec.structs.replace(facts, first=first, checksums=checksums)
     bodies = None
     if not facts.segments:
         bodies = bodies_of(item["raw"]["B"] if facts.is_raw else item["lines"]["S"].encode(), is_raw=facts.is_raw)
         if len(bodies) != facts.count:
             raise ValueError(f"it has {len(bodies)} bodies for {facts.count} entries")
     return Block(item["sk"]["S"], facts, bodies)
+
+
+def without_bodies(item: Mapping[str, Any]) -> Block:
+    """Read a block without its bodies. Raises ValueError if it is not as it was written."""
+    return Block(item["sk"]["S"], _decode_facts(opened(item)["entries"]["S"]), None)
 
 
 def bodies_of(text: bytes, *, is_raw: bool) -> list[bytes]:

@@ -7,12 +7,14 @@ It is removed by the table's TTL.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import suppress
 from os import urandom
 
 import msgspec
 
 from everturn.backend import REMEMBERED, Erasure, State
+from everturn.backends._shared.verification import SURPRISES
 from everturn.backends.dynamodb import errors, new_state
 from everturn.backends.dynamodb.change import TOMBSTONE
 from everturn.backends.dynamodb.entry_blocks import block_of
@@ -20,6 +22,7 @@ from everturn.backends.dynamodb.log_reader import LogReader
 from everturn.backends.dynamodb.stored_form import (
     CHUNK,
     ENTRIES,
+    HEAD,
     PURGE,
     RECEIPTS,
     SNAPSHOT,
@@ -29,11 +32,14 @@ from everturn.backends.dynamodb.stored_form import (
     cleanup_key,
     encode,
     head_item,
+    is_sound,
     names_key,
     sk_of,
     text_item,
 )
-from everturn.backends.dynamodb.table import Table, read_head
+from everturn.backends.dynamodb.table import Table, gone, read_head
+from everturn.core.signal_exceptions import is_interruption
+from everturn.errors import CorruptEntry
 from everturn.model import ErasureReceipt
 from everturn.transfer.session_lines import ChangePart
 
@@ -55,9 +61,16 @@ async def erase(
     """Erase a session (Backend.erase). With `version`, only if it is at that one."""
     begun = time.monotonic()
     pk = table.key_of(session_id)
-    stored = await table.head(session_id, deadline)
+    logs: set[str] = set()
     tries = 0
-    while True:
+    try:
+        stored = await table.head(session_id, deadline)
+    except CorruptEntry:
+        if life is not None or version is not None:
+            raise
+        stored = None
+        logs = await _end_damaged(table, pk, session_id, now, deadline)
+    while not logs:
         living = stored.living(now) if stored else None
         if living is not None and (life not in (None, living.life) or version not in (None, living.version)):
             return Erasure(ErasureReceipt(session_id, 0, 0, 0, complete=True), spared=True)
@@ -72,14 +85,32 @@ async def erase(
     prefix = new_state.ended_sk(session_id)
     ended = [sk_of(item) for item in await table.all(notes, prefix, prefix + "~", deadline, only="sk")]
     removed = Removed()
-    if ended:
-        logs = {sk.rpartition("/")[2] for sk in ended}
+    logs.update(sk.rpartition("/")[2] for sk in ended)
+    if logs:
         # A part of the time is kept for the answer.
         removed = await remove(table, pk, logs, deadline, until=begun + 0.8 * (deadline - begun))
         if removed.is_all:
             await table.write_many(deadline, deletes=[(notes, sk) for sk in ended])
     receipt = ErasureReceipt(session_id, removed.entries, removed.snapshots, removed.bytes, complete=removed.is_all)
     return Erasure(receipt)
+
+
+async def _end_damaged(table: Table, pk: str, session_id: str, now: float, deadline: float) -> set[str]:
+    """End a session whose head cannot be read, or is lost. Returns the names of its logs. Nobody can begin it anew
+    before. Raises CorruptEntry if it has changed meanwhile."""
+    found = await table.get(pk, HEAD, deadline)
+    sks = [sk_of(item) for item in await table.all(pk, None, None, deadline, only="sk")]
+    logs = {sk[1:].partition("/")[0] for sk in sks if "/" in sk}
+    trace = head_item(pk, StoredHead(urandom(12), Head(session_id)), now + TOMBSTONE)
+    writes = [table.put_in_place(trace, found), table.delete(names_key(table.namespace), session_id)]
+    for log in sorted(logs)[:50]:
+        note = new_state.marker_item(table, new_state.ended_sk(session_id, log), session_id, log, now)
+        writes.append(table.put(note))
+    try:
+        await table.write_together(writes, deadline)
+    except errors.ConditionNotMet as exc:
+        raise gone(table.client.name) from exc
+    return logs or {""}
 
 
 async def _end(table: Table, pk: str, session_id: str, stored: StoredHead | None, now: float, deadline: float) -> None:
@@ -104,7 +135,7 @@ async def _receipts(table: Table, pk: str, head: Head, now: float, deadline: flo
     Nothing in them was written by a caller. More of them would not fit into one item.
     """
     found: list[tuple[str, ChangePart]] = []
-    async for page in LogReader(table, head, deadline).changes_back():
+    async for page in _sound_pages(LogReader(table, head, deadline)):
         for part in page:
             if part.created_at < now - RECEIPTS_FOR or len(found) == REMEMBERED:
                 return (found + await _earlier(table, pk, deadline))[:REMEMBERED]
@@ -113,9 +144,23 @@ async def _receipts(table: Table, pk: str, head: Head, now: float, deadline: flo
     return (found + await _earlier(table, pk, deadline))[:REMEMBERED]
 
 
+async def _sound_pages(log: LogReader) -> AsyncIterator[list[ChangePart]]:
+    """Yield the remembered changes, newest first, up to one that is damaged: an erasure does not need them."""
+    pages = log.changes_back()
+    while True:
+        try:
+            yield await anext(pages)
+        except StopAsyncIteration:
+            return
+        except SURPRISES as exc:
+            if is_interruption(exc):
+                raise
+            return
+
+
 async def _earlier(table: Table, pk: str, deadline: float) -> list[tuple[str, ChangePart]]:
     item = await table.get(pk, RECEIPTS, deadline)
-    if item is None:
+    if item is None or not is_sound(item):
         return []
     return msgspec.json.decode(item["receipts"]["S"], type=list[tuple[str, ChangePart]])
 
@@ -136,10 +181,11 @@ async def remove(table: Table, pk: str, logs: Collection[str], deadline: float, 
 
 def _count(item: Item, removed: Removed) -> None:
     sk = sk_of(item)
-    if sk.startswith(ENTRIES) and "entries" in item:
-        facts = block_of(item)
-        removed.entries += sum(check is not None for check in facts.facts.checksums)
-        removed.bytes += sum(map(len, facts.bodies or ()))
+    if sk.startswith(ENTRIES) and is_sound(item):
+        with suppress(*SURPRISES):
+            block = block_of(item)
+            removed.entries += sum(check is not None for check in block.facts.checksums)
+            removed.bytes += sum(map(len, block.bodies or ()))
     elif sk.startswith(CHUNK):
         removed.bytes += len(item["b"]["B"])
     elif sk.startswith(SNAPSHOT):

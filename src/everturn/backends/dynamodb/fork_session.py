@@ -34,8 +34,12 @@ from everturn.model import SUMMARY
 PORTION = 2_000_000  # bytes of bodies that are written at a time
 
 
-async def fork(table: Table, writer: ChangeWriter, request: ForkRequest, now: float, deadline: float) -> ChangeOutcome:
-    """Fork a session as Backend.fork says: the target is there as a whole, or not at all."""
+async def fork(
+    table: Table, writer: ChangeWriter, request: ForkRequest, moments: tuple[float, float], deadline: float
+) -> ChangeOutcome:
+    """Fork a session as Backend.fork says: the target is there as a whole, or not at all. `moments`: now, and the one
+    from which a TTL counts."""
+    now, _ = moments
     digests = (request.key, request.content)
     birth = ChangeRequest(request.target, Fork(), request.call, request.ttl, *digests, retry=request.retry)
     while True:
@@ -58,7 +62,7 @@ async def fork(table: Table, writer: ChangeWriter, request: ForkRequest, now: fl
         if isinstance(state, Status):
             return ChangeOutcome(state, life, version)
         try:
-            return await _copy(table, log, state, birth, stored, now, deadline)
+            return await _copy(table, log, state, birth, stored, moments, deadline)
         except errors.ConditionNotMet:
             continue  # somebody made a session of that name, or the staged rows have been removed
 
@@ -69,25 +73,27 @@ async def _copy(
     state: State,
     birth: ChangeRequest,
     stored: StoredHead | None,
-    now: float,
+    moments: tuple[float, float],
     deadline: float,
 ) -> ChangeOutcome:
+    now, _ = moments
     head = new_state.born(birth.session_id, birth.life, birth.ttl, now)
     pk = table.key_of(birth.session_id)
     notes, note = cleanup_key(table.namespace), f"{new_state.STAGED}/{head.log}/"
     await table.write_many(deadline, puts=[new_state.marker_item(table, note, birth.session_id, head.log, now)])
-    size = await _copy_entries(table, log, state, pk, head, deadline)
+    size, summaries = await _copy_entries(table, log, state, pk, head, deadline)
     # The jumps of the path alone: the copy has no other branches.
     ranges = path(state.head, await log.jumps())
     on_path = tuple(jump for jump in await log.jumps() if contains(ranges, jump[0]) and jump[0] <= state.head)
     jumps, blocks = _jump_blocks(pk, head.log, 0, (), on_path)
     await table.write_many(deadline, puts=blocks)
-    made = new_state.after(table, stored, None, birth, Plan(state), now)
+    made = new_state.after(table, stored, None, birth, Plan(state), *moments)
     forked = msgspec.structs.replace(
         made.stored.head,
         log=head.log,
         last_seq=state.head,
         size=size,
+        summaries=summaries,
         dimension=log.head.dimension,
         forked_from=log.head.session_id,
         facts=log.head.facts,
@@ -108,11 +114,15 @@ async def _copy(
     return receipt(Status.APPLIED, forked, made.change)
 
 
-async def _copy_entries(table: Table, log: LogReader, state: State, pk: str, head: Head, deadline: float) -> int:
-    """Copy the entries that a state shows. Returns the bytes of their bodies. Raises CorruptEntry if one is missing."""
+async def _copy_entries(
+    table: Table, log: LogReader, state: State, pk: str, head: Head, deadline: float
+) -> tuple[int, int]:
+    """Copy the entries that a state shows. Returns the bytes of their bodies, and how many are summaries.
+
+    Raises CorruptEntry if one is missing."""
     whole = reach([state], await log.jumps()).whole
     hidden = await log.entries(await hidden_summaries(log, state)) if state.cleared < state.floor else []
-    size = 0
+    size = summaries = 0
     some: list[EntryRow] = [row for row in hidden if row[4] == SUMMARY]
     for first, last in whole:
         there: list[tuple[int, int]] = []
@@ -122,18 +132,19 @@ async def _copy_entries(table: Table, log: LogReader, state: State, pk: str, hea
                 there += ((row[0], row[0]) for row in rows)
                 some += rows
                 if sum(len(row[3]) for row in some) >= PORTION:
-                    size += await _write(table, pk, head.log, some, deadline)
-                    some = []
+                    more, listed = await _write(table, pk, head.log, some, deadline)
+                    size, summaries, some = size + more, summaries + listed, []
         if lost := minus([(first, last)], there):
             now = await table.head(log.head.session_id, deadline)
             if now is None or now.head.needed != log.head.needed or now.head.log != log.head.log:
                 raise gone(table.client.name)
             raise missing(log.head.session_id, lost[0][0])
-    return size + await _write(table, pk, head.log, some, deadline)
+    more, listed = await _write(table, pk, head.log, some, deadline)
+    return size + more, summaries + listed
 
 
-async def _write(table: Table, pk: str, log: str, rows: list[EntryRow], deadline: float) -> int:
+async def _write(table: Table, pk: str, log: str, rows: list[EntryRow], deadline: float) -> tuple[int, int]:
     blocks, chunks = block_items(pk, log, sorted(rows), urandom(8).hex(), apart=False)
     pointers = [new_state.summary_item(pk, log, row[0]) for row in rows if row[4] == SUMMARY]
     await table.write_many(deadline, puts=[*blocks, *chunks, *pointers])
-    return sum(len(row[3]) for row in rows)
+    return sum(len(row[3]) for row in rows), len(pointers)

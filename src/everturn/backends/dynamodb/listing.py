@@ -34,6 +34,9 @@ async def heads(
         names = [sk_of(item) for item in page]
         found = await table.get_many([(table.key_of(name), HEAD) for name in names], deadline)
         stored = [read_head(name, found.get((table.key_of(name), HEAD))) for name in names]
+        for name, head in zip(names, stored, strict=True):
+            if head is None:
+                await table.look_again(name, deadline)
         living = [each.living(now) for each in stored if each is not None]
         yield [head for head in living if head is not None]
 

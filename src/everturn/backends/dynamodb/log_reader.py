@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 import msgspec
 
-from everturn.backend import EntryRow, State, StoredEffect
-from everturn.backends.dynamodb.entry_blocks import Block, block_of, bodies_of, chunk_names
+from everturn.backend import REMEMBERED, EntryRow, State, StoredEffect
+from everturn.backends.dynamodb.entry_blocks import Block, block_of, bodies_of, chunk_names, without_bodies
 from everturn.backends.dynamodb.stored_form import (
     CHANGES,
     CHUNK,
@@ -19,12 +19,14 @@ from everturn.backends.dynamodb.stored_form import (
     ENTRIES,
     JUMPS,
     NEEDED,
+    SEAL,
     SNAPSHOT,
     SUMMARY,
     Head,
     Item,
     changes_of,
     number,
+    opened,
 )
 from everturn.backends.dynamodb.table import Table, gone
 from everturn.core.codec import digest
@@ -61,7 +63,7 @@ class LogReader:
                 items = await self.table.all(self.pk, low, high, self.deadline)
                 if len(items) != self.head.jump_blocks:
                     raise ValueError(f"{len(items)} of {self.head.jump_blocks} items of jumps are there")
-                older = [jump for item in reversed(items) for jump in _decode_jumps(item["jumps"]["S"])]
+                older = [jump for item in reversed(items) for jump in _decode_jumps(opened(item)["jumps"]["S"])]
             self._jumps = [*self.head.jumps, *older]
         return self._jumps
 
@@ -75,9 +77,9 @@ class LogReader:
             if before is not None:
                 start = str(before["sk"]["S"]).rpartition("/")[2]
         low, high = self._sk(ENTRIES, start), self._sk(ENTRIES, number(last))
-        only = None if bodies else "sk, entries"
+        only = None if bodies else f"pk, sk, entries, {SEAL}"
         async for page in self.table.pages(self.pk, low, high, self.deadline, only=only):
-            found = [_facts_only(item) if not bodies else block_of(item) for item in page]
+            found = [block_of(item) if bodies else without_bodies(item) for item in page]
             yield [block for block in found if block.facts.last >= first]
 
     async def blocks_back(self, first: int, last: int, wanted: int) -> AsyncIterator[list[Block]]:
@@ -149,18 +151,22 @@ class LogReader:
             found += (row for row in rows if row[0] in group)
         return found
 
-    async def summaries(self, first: int, last: int, *, latest: int | None = None) -> list[int]:
-        """List the seqs of the summaries from `first` to `last`, in order; with `latest`, about as many, at the end."""
-        if first > last:
+    async def summaries(self, first: int, last: int) -> list[int]:
+        """List the seqs of the summaries from `first` to `last`, in order. Raises ValueError if some are lost."""
+        if first > last or not self.head.summaries:
             return []
-        low, high = self._sk(SUMMARY, number(first)), self._sk(SUMMARY, number(last))
-        seqs: list[int] = []
-        newest = latest is not None
-        async for page in self.table.pages(self.pk, low, high, self.deadline, newest=newest, limit=latest, only="sk"):
-            seqs += (int(item["sk"]["S"].rpartition("/")[2]) for item in page)
-            if latest is not None and len(seqs) >= latest:
-                break
-        return sorted(seqs)
+        items = await self.table.all(self.pk, *_span(self._sk(SUMMARY, "")), self.deadline, only="sk")
+        await self.notice(len(items) < self.head.summaries, f"{len(items)} of {self.head.summaries} summaries")
+        seqs = [int(item["sk"]["S"].rpartition("/")[2]) for item in items]
+        return [seq for seq in seqs if first <= seq <= last]
+
+    async def notice(self, is_lost: bool, found: str) -> None:  # noqa: FBT001 - it has one question
+        """Raise ValueError if items that the head counts are lost; a fault that passes, if the head has changed."""
+        if is_lost:
+            now = await self.table.head(self.head.session_id, self.deadline)
+            if now is None or now.head != self.head:
+                raise gone(self.table.client.name)
+            raise ValueError(f"{found} are there")
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -172,12 +178,16 @@ class LogReader:
             yield [part for item in page for part in reversed(changes_of(item)) if part.version <= last]
 
     async def change(self, version: int) -> ChangePart | None:
-        """Find a remembered change; None if it is not."""
+        """Find a change; None if it is forgotten. Raises ValueError if it is lost."""
         if not 0 < version <= self.head.version:
             return None
+        found = None
         async for page in self.changes_back(1, version):
-            return next((part for part in page if part.version == version), None)
-        return None
+            found = next((part for part in page if part.version == version), None)
+            break
+        if found is None and version > self.head.version - REMEMBERED:
+            await self.notice(True, f"not all changes up to version {self.head.version}")  # noqa: FBT003
+        return found
 
     async def needed(self) -> Reach | None:
         """Read which entries the latest compaction left. None: there was none."""
@@ -189,7 +199,7 @@ class LogReader:
             if now is None or (now.head.log, now.head.needed) != (self.head.log, self.head.needed):
                 raise gone(self.table.client.name)  # another compaction has put one of its own in its place
             raise ValueError("the item that says which entries are left is not there")
-        return _decode_reach(item["needed"]["S"])
+        return _decode_reach(opened(item)["needed"]["S"])
 
     async def state_after(self, version: int) -> State | None:
         """Find the state after a change (0: before the first); None if it is not known, or shows reclaimed entries."""
@@ -215,33 +225,43 @@ class LogReader:
         return self._sk(SNAPSHOT, snapshot_id)
 
     async def snapshot(self, snapshot_id: str) -> State | None:
-        """Find the state of a snapshot; None if there is none."""
+        """Find the state of a snapshot; None if there is none. Raises ValueError if one is lost."""
         item = await self.table.get(self.pk, self.snapshot_sk(snapshot_id), self.deadline)
-        return None if item is None else _decode_snapshot(item["snapshot"]["S"]).state
+        if item is None and self.head.snapshots:
+            await self._counted(SNAPSHOT, self.head.snapshots, "snapshots")
+        return None if item is None else _decode_snapshot(opened(item)["snapshot"]["S"]).state
+
+    async def _counted(self, letter: str, wanted: int, called: str) -> None:
+        """Raise ValueError if there are not as many items of a kind as the head counts."""
+        there = len(await self.table.all(self.pk, *_span(self._sk(letter, "")), self.deadline, only="sk"))
+        await self.notice(there != wanted, f"{there} of {wanted} {called}")
+
+    async def check_effects(self) -> None:
+        """Raise ValueError if an effect is lost: it would begin again."""
+        if self.head.effects:
+            await self._counted(EFFECT, self.head.effects, "effects")
 
     async def snapshots(self) -> list[SnapshotPart]:
-        """List the snapshots, in the order they were taken."""
+        """List the snapshots, in the order they were taken. Raises ValueError if one is lost."""
         items = await self.table.all(self.pk, *_span(self._sk(SNAPSHOT, "")), self.deadline)
-        return sorted((_decode_snapshot(item["snapshot"]["S"]) for item in items), key=lambda part: part.version)
+        await self.notice(len(items) != self.head.snapshots, f"{len(items)} of {self.head.snapshots} snapshots")
+        return sorted(
+            (_decode_snapshot(opened(item)["snapshot"]["S"]) for item in items), key=lambda part: part.version
+        )
 
     def effect_sk(self, key: str) -> str:
         return self._sk(EFFECT, digest(key.encode()).hex())
 
     async def effects(self) -> list[StoredEffect]:
-        """List the effects, in the order in which they were begun."""
+        """List the effects, in the order in which they were begun. Raises ValueError if one is lost."""
         items = await self.table.all(self.pk, *_span(self._sk(EFFECT, "")), self.deadline)
+        await self.notice(len(items) != self.head.effects, f"{len(items)} of {self.head.effects} effects")
         return sorted(map(effect_of, items), key=lambda row: (row.began, row.key))
 
 
 def effect_of(item: Item) -> StoredEffect:
     """Read an effect from its item."""
-    return _decode_effect(item["effect"]["S"]).row
-
-
-def _facts_only(item: Item) -> Block:
-    from everturn.backends.dynamodb.entry_blocks import BlockFacts
-
-    return Block(item["sk"]["S"], msgspec.json.decode(item["entries"]["S"], type=BlockFacts), None)
+    return _decode_effect(opened(item)["effect"]["S"]).row
 
 
 def _span(prefix: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from everturn.backend import ChangeRequest, Plan, State, StoredEffect, UndoStep, stamped
+from everturn.backend import BeginEffect, ChangeRequest, Plan, State, StoredEffect, UndoStep, stamped
 from everturn.backends.dynamodb.entry_blocks import block_items, size_of
 from everturn.backends.dynamodb.stored_form import (
     EFFECT,
@@ -62,8 +62,12 @@ def after(
     request: ChangeRequest,
     plan: Plan,
     now: float,
+    lives_from: float,
 ) -> Made:
-    """Make everything that a plan writes. `stored` is the head that it replaces, `living` the session in it, if any."""
+    """Make everything that a plan writes. `stored` is the head that it replaces, `living` the session in it, if any.
+
+    `lives_from` is the moment from which a TTL counts: steady_clock.py.
+    """
     pk = table.key_of(request.session_id)
     action = request.action
     writes: list[dict[str, Any]] = []
@@ -98,6 +102,10 @@ def after(
     lease = stored.head.lease if stored is not None else None
     if lease is not None and not lease.life:
         lease = msgspec.structs.replace(lease, life=head.life)  # it was taken before the life began, and ends with it
+    expires_at = None if ttl is None else lives_from + ttl
+    if expires_at is not None and head.expires_at is not None and plan.ttl is None:
+        expires_at = max(expires_at, head.expires_at)  # a change by a clock that is behind does not shorten the TTL
+    is_first = isinstance(action, BeginEffect) and plan.effect is not None and plan.effect.attempt == 1
     changed = msgspec.structs.replace(
         head,
         version=version,
@@ -107,9 +115,11 @@ def after(
         dimension=head.dimension or plan.dimension,
         changed_at=now,
         ttl=ttl,
-        expires_at=None if ttl is None else now + ttl,
+        expires_at=expires_at,
         call=request.call,
         snapshots=head.snapshots + (plan.snapshot is not None) - (plan.deleted is not None),
+        effects=head.effects + is_first,
+        summaries=head.summaries + len(pointers),
         undo=undo,
         jumps=jumps,
         jump_blocks=jump_blocks,
@@ -138,7 +148,9 @@ def born(session_id: str, life: str, ttl: float | None, now: float) -> Head:
 
 def birth_writes(table: Table, stored: StoredHead | None, head: Head) -> list[dict[str, Any]]:
     """Make the writes for a life that begins: its name in the list of sessions; its predecessor is to be removed."""
-    writes = [table.put(text_item(names_key(table.namespace), head.session_id))]
+    # A name that is there without a head: the head is lost.
+    condition = IS_NEW if stored is None else None
+    writes = [table.put(text_item(names_key(table.namespace), head.session_id), condition)]
     if stored is not None and stored.head.log:
         old = stored.head.log
         writes.append(

@@ -76,7 +76,8 @@ class TableReads:
         if query.limit and query.at is None and query.before is None:
             stored, blocks = await self._with_latest(query.session_id, query.limit + 1, deadline)
         else:
-            stored = await self.table.head(query.session_id, deadline)
+            stored = await self.table.stored_head(query.session_id, deadline)
+        stored = stored or await self.table.look_again(query.session_id, deadline)
         head = stored.living(self._clock()) if stored else None
         if stored is None or head is None:
             return Reading(Status.NO_SESSION)
@@ -104,17 +105,12 @@ class TableReads:
                 raise gone(self.table.client.name)
 
     async def _snapshots(self, log: LogReader) -> tuple[Snapshot, ...]:
-        parts = await log.snapshots()
         head = log.head
-        if len(parts) != head.snapshots:
-            now = await self.table.head(head.session_id, log.deadline)
-            if now is None or (now.head.log, now.head.version) != (head.log, head.version):
-                raise gone(self.table.client.name)
         return tuple(
             Snapshot(
                 part.id, head.session_id, head.life, part.label, part.version, part.state.messages, part.created_at
             )
-            for part in parts
+            for part in await log.snapshots()
         )
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:

@@ -1,13 +1,15 @@
 """Stored form: names of keys, the items of a session, and the values in them. Pure: no IO. docs/storage-dynamodb.md.
 
 A table has the keys `pk` and `sk`, both strings. All items of a session have one `pk`. Its head is one item; everything
-else of a life has the id of its log in its `sk`, so that a new life never meets the items of an old one.
+else of a life has the id of its log in its `sk`, so that a new life never meets the items of an old one. Every item has
+a seal, and the head counts what could vanish unseen: docs/decisions/100-dynamodb-damage.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
+from zlib import crc32
 
 import msgspec
 
@@ -22,6 +24,8 @@ HEAD = "H"  # sorts behind the entries (E): a query backwards from here meets th
 CHANGES, ENTRIES, EFFECT, JUMPS, KEY, NEEDED, SNAPSHOT, SUMMARY, CHUNK = "C", "E", "F", "J", "K", "N", "P", "S", "X"
 RECEIPTS = "R"  # of the calls that an erasure took away: of no log
 PURGE = "purge_at"  # the table's TTL attribute: on items that nobody needs after a while
+SEAL = "seal"  # on every item: a checksum of its keys and its other attributes
+BODIES = ("lines", "raw", "b")  # attributes with bodies of entries, which have checksums of their own
 
 encode = msgspec.json.Encoder().encode
 
@@ -30,7 +34,9 @@ class Head(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The session: its facts and its present state. life "": there is none; a lease, or a trace of an erasure.
 
     `log` names the items of this life. `jumps` are the latest, newest first; the others are in `jump_blocks` items.
-    `needed` is the number of the item that says which entries a compaction left (0: there was none).
+    `needed` is the number of the item that says which entries a compaction left (0: there was none). `snapshots`,
+    `effects` and `summaries` are how many items of these there are, so that one that vanishes is missed. (Of summaries
+    there may be more: pointers that were written for an attempt that failed.)
     """
 
     session_id: str
@@ -48,6 +54,8 @@ class Head(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     forked_from: str | None = None
     call: bytes = b""  # of the latest change
     snapshots: int = 0
+    effects: int = 0
+    summaries: int = 0
     undo: tuple[UndoStep, ...] = ()  # oldest first
     jumps: tuple[Jump, ...] = ()
     jump_blocks: int = 0
@@ -101,6 +109,28 @@ def _escaped(namespace: str) -> str:
     return namespace.replace("~", "~~").replace("/", "~s")
 
 
+def sealed(item: Item) -> Item:
+    """Return an item with its seal."""
+    return {**item, SEAL: {"N": str(_sum_of(item))}}
+
+
+def is_sound(item: Mapping[str, Any]) -> bool:
+    """Say whether an item is as it was written, and under its own keys. Its keys and its seal must have been read."""
+    return bool(item.get(SEAL, {}).get("N") == str(_sum_of(item)))
+
+
+def opened(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an item. Raises ValueError if it is not as it was written."""
+    if not is_sound(item):
+        raise ValueError(f"the item {item['sk']['S']!a} is not as it was written")
+    return item
+
+
+def _sum_of(item: Mapping[str, Any]) -> int:
+    parts = [(name, *item[name].items()) for name in sorted(item) if name not in (SEAL, PURGE, *BODIES)]
+    return crc32(msgspec.msgpack.encode(parts))
+
+
 def number(value: int) -> str:
     """Write a seq or version so that strings sort as numbers."""
     return f"{value:012d}"
@@ -123,6 +153,7 @@ def head_of(item: Mapping[str, Any] | None) -> StoredHead | None:
     """Read a head. Raises ValueError or KeyError if it is not as it was written."""
     if not item:
         return None
+    item = opened(item)
     return StoredHead(item["tag"]["B"], _decode_head(item["session"]["S"]))
 
 
@@ -139,7 +170,7 @@ def changes_item(pk: str, log: str, changes: list[ChangePart]) -> Item:
 
 def changes_of(item: Mapping[str, Any]) -> list[ChangePart]:
     """Read the changes of an item, oldest first."""
-    return _decode_changes(item["changes"]["S"])
+    return _decode_changes(opened(item)["changes"]["S"])
 
 
 def sk_of(item: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from everturn.backends._shared.verification import SURPRISES, damaged_session
 from everturn.backends.dynamodb.client import DynamoDBClient
-from everturn.backends.dynamodb.stored_form import HEAD, Item, StoredHead, head_of, session_key
+from everturn.backends.dynamodb.stored_form import HEAD, Item, StoredHead, head_of, names_key, sealed, session_key
 from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import MemoryStoreBackendError
 
@@ -62,8 +62,25 @@ class Table:
         return found
 
     async def head(self, session_id: str, deadline: float) -> StoredHead | None:
-        """Get the head of a session. Raises CorruptEntry if it is not as it was written."""
+        """Get the head of a session. Raises CorruptEntry if it is not as it was written, or was lost."""
+        return await self.stored_head(session_id, deadline) or await self.look_again(session_id, deadline)
+
+    async def stored_head(self, session_id: str, deadline: float) -> StoredHead | None:
+        """Get the head of a session; None if there is none, whether it is absent or lost."""
         return read_head(session_id, await self.get(self.key_of(session_id), HEAD, deadline))
+
+    async def look_again(self, session_id: str, deadline: float) -> StoredHead | None:
+        """Make sure that a head that was not found is not lost: then the name of the session is still there.
+
+        Returns the head if the session has begun meanwhile. Raises CorruptEntry if it is lost.
+        """
+        name = (names_key(self.namespace), session_id)
+        if await self.get(*name, deadline) is None:
+            return None
+        head, there = await self.get_together([(self.key_of(session_id), HEAD), name], deadline)
+        if head is None and there is not None:
+            raise damaged_session(session_id, "its head is lost")
+        return read_head(session_id, head)
 
     async def pages(
         self,
@@ -127,7 +144,7 @@ class Table:
         self, deadline: float, *, puts: Iterable[Item] = (), deletes: Iterable[tuple[str, str]] = ()
     ) -> None:
         """Put and delete many items, in batches. Not atomic: nobody may be able to reach them meanwhile."""
-        requests: list[dict[str, Any]] = [{"PutRequest": {"Item": item}} for item in puts]
+        requests: list[dict[str, Any]] = [{"PutRequest": {"Item": sealed(item)}} for item in puts]
         requests += ({"DeleteRequest": {"Key": _key(*key)}} for key in deletes)
         tries = 0
         while requests:
@@ -143,7 +160,7 @@ class Table:
 
     def put(self, item: Item, condition: str | None = None, **values: Any) -> dict[str, Any]:
         """Make a put for a transaction. If the condition is not met, the stored item comes back."""
-        return {"Put": {"TableName": self._name, "Item": item, **_conditional(condition, values)}}
+        return {"Put": {"TableName": self._name, "Item": sealed(item), **_conditional(condition, values)}}
 
     def delete(self, pk: str, sk: str, condition: str | None = None, **values: Any) -> dict[str, Any]:
         """Make a delete for a transaction."""
@@ -154,6 +171,16 @@ class Table:
         if before is None:
             return self.put(item, IS_NEW)
         return self.put(item, "tag = :tag", **{":tag": {"B": before.tag}})
+
+    def put_in_place(self, item: Item, before: Item | None) -> dict[str, Any]:
+        """Make a put for a transaction, on the condition that the item is exactly as it was, damaged as it may be."""
+        if not before:
+            return self.put(item, IS_NEW)
+        names = sorted({*before} - {"pk", "sk"})
+        told = " AND ".join(["attribute_exists(pk)", *(f"#{at} = :{at}" for at in range(len(names)))])
+        write = self.put(item, told, **{f":{at}": before[name] for at, name in enumerate(names)})
+        write["Put"] |= {"ExpressionAttributeNames": {f"#{at}": name for at, name in enumerate(names)}} if names else {}
+        return write
 
     def check_head(self, pk: str, before: StoredHead) -> dict[str, Any]:
         """Make a check for a transaction: the head is as it was planned on."""

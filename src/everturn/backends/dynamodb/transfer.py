@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from os import urandom
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -15,8 +15,9 @@ from everturn.backend import ChangeOutcome, Status, UndoStep
 from everturn.backends.dynamodb import errors, new_state
 from everturn.backends.dynamodb.change import key_sk, versions_of
 from everturn.backends.dynamodb.entry_blocks import block_items
-from everturn.backends.dynamodb.log_reader import LogReader
+from everturn.backends.dynamodb.log_reader import LogReader, log_span
 from everturn.backends.dynamodb.new_state import JUMPS_IN_BLOCK, JUMPS_IN_HEAD, STAGED
+from everturn.backends.dynamodb.stored_form import SUMMARY as SUMMARY_SK
 from everturn.backends.dynamodb.stored_form import (
     Head,
     Item,
@@ -25,6 +26,7 @@ from everturn.backends.dynamodb.stored_form import (
     cleanup_key,
     head_item,
     names_key,
+    opened,
     text_item,
 )
 from everturn.backends.dynamodb.table import Table
@@ -36,6 +38,8 @@ from everturn.transfer.session_lines import ChangePart, EffectPart, EntryPart, O
 
 PACKED_CHANGES = 500  # in one item
 IN_TRANSACTION = 80  # items that are added to a session where it stands
+Moments: TypeAlias = tuple[float, float]
+"""Of a change: now, and the moment from which a TTL counts (steady_clock.py)."""
 
 
 # --- out -------------------------------------------------------------------------------------------------------------
@@ -116,7 +120,7 @@ def _note_sk(log: str) -> str:
 
 async def _note(table: Table, log: str, session_id: str, deadline: float) -> StagedLog | None:
     item = await table.get(cleanup_key(table.namespace), _note_sk(log), deadline)
-    note = None if item is None else msgspec.json.decode(item["noted"]["S"], type=StagedLog)
+    note = None if item is None else msgspec.json.decode(opened(item)["noted"]["S"], type=StagedLog)
     return note if note is not None and note.session_id == session_id else None
 
 
@@ -192,35 +196,35 @@ async def _key_items(table: Table, pk: str, log: str, changes: Iterable[ChangePa
     return items
 
 
-async def restore(table: Table, arrival: Arrival, now: float, deadline: float) -> ChangeOutcome:
+async def restore(table: Table, arrival: Arrival, moments: Moments, deadline: float) -> ChangeOutcome:
     """Publish the session in one step (Portable.restore)."""
     out = arrival.outline
     stored = await table.head(out.session_id, deadline)
-    living = stored.living(now) if stored else None
+    living = stored.living(moments[0]) if stored else None
     mark = None if living is None else Mark(living.life, living.version, living.call)
     if mark != arrival.onto:
         return ChangeOutcome(Status.EXISTS, *((living.life, living.version) if living else ()))
     try:
         if arrival.handle is None and stored is not None and living is not None:
-            return await _extend(table, stored, living, arrival, now, deadline)
-        return await _publish(table, stored, living, arrival, now, deadline)
+            return await _extend(table, stored, living, arrival, moments, deadline)
+        return await _publish(table, stored, living, arrival, moments, deadline)
     except errors.ConditionNotMet as exc:
         if exc.items[0] is errors.UNASKED:
             return ChangeOutcome(Status.MOVED)  # the note of the staged rows has gone, and they with it
         there = await table.head(out.session_id, deadline)
-        found = there.living(now) if there else None
+        found = there.living(moments[0]) if there else None
         return ChangeOutcome(Status.EXISTS, *((found.life, found.version) if found else ()))
 
 
 async def _publish(
-    table: Table, stored: StoredHead | None, living: Head | None, arrival: Arrival, now: float, deadline: float
+    table: Table, stored: StoredHead | None, living: Head | None, arrival: Arrival, moments: Moments, deadline: float
 ) -> ChangeOutcome:
     """Let the head name a log that was staged; the rows that come with the arrival are staged first."""
     out = arrival.outline
     handle = arrival.handle
     if handle is None or arrival.portion.entries or arrival.portion.changes:
         staging = Staging(out.session_id, out.version, arrival.portion, handle, out.life)
-        handle = await stage(table, staging, now, deadline)
+        handle = await stage(table, staging, moments[0], deadline)
     note = None if handle is None else await _note(table, handle, out.session_id, deadline)
     if handle is None or note is None:
         return ChangeOutcome(Status.MOVED)
@@ -229,9 +233,14 @@ async def _publish(
     pointers = [new_state.snapshot_item(pk, handle, part) for part in out.snapshots]
     effects = [new_state.effect_item(pk, handle, part.row) for part in out.effects]
     await table.write_many(deadline, puts=[*blocks, *pointers, *effects])
-    head = _head_of(arrival, handle, note.bytes, now)
+    listed = await table.all(pk, *log_span(SUMMARY_SK, handle), deadline, only="sk")
     head = msgspec.structs.replace(
-        head, jumps=jumps, jump_blocks=len(blocks), lease=living.lease if living and living.life == out.life else None
+        _head_of(arrival, handle, note.bytes, moments),
+        jumps=jumps,
+        jump_blocks=len(blocks),
+        effects=len(effects),
+        summaries=len(listed),
+        lease=living.lease if living and living.life == out.life else None,
     )
     writes = [
         table.put_head(head_item(pk, StoredHead(urandom(12), head)), stored),
@@ -241,13 +250,13 @@ async def _publish(
     if stored is not None and stored.head.log:
         old = stored.head.log
         sk = new_state.ended_sk(out.session_id, old)
-        writes.append(table.put(new_state.marker_item(table, sk, out.session_id, old, now)))
+        writes.append(table.put(new_state.marker_item(table, sk, out.session_id, old, moments[0])))
     await table.write_together(writes, deadline)
     return ChangeOutcome(Status.APPLIED, out.life, out.version)
 
 
 async def _extend(
-    table: Table, stored: StoredHead, living: Head, arrival: Arrival, now: float, deadline: float
+    table: Table, stored: StoredHead, living: Head, arrival: Arrival, moments: Moments, deadline: float
 ) -> ChangeOutcome:
     """Add rows to the session that is there, in one transaction."""
     out = arrival.outline
@@ -270,11 +279,13 @@ async def _extend(
         new_state.effect_item(pk, living.log, part.row) for part in out.effects if effects.get(part.key) != part.row
     )
     if len(puts) + len(deletes) > IN_TRANSACTION:
-        return await _publish_copy(table, stored, living, arrival, now, deadline)
+        return await _publish_copy(table, stored, living, arrival, moments, deadline)
     size = living.size + sum(part.size for part in new)
     head = msgspec.structs.replace(
-        _head_of(arrival, living.log, size, now),
+        _head_of(arrival, living.log, size, moments),
         jumps=jumps,
+        effects=len({*effects, *(part.key for part in out.effects)}),
+        summaries=living.summaries + sum(part.kind == SUMMARY for part in new),
         jump_blocks=living.jump_blocks + len(blocks),
         lease=living.lease,
         needed=living.needed,
@@ -288,7 +299,7 @@ async def _extend(
 
 
 async def _publish_copy(
-    table: Table, stored: StoredHead, living: Head, arrival: Arrival, now: float, deadline: float
+    table: Table, stored: StoredHead, living: Head, arrival: Arrival, moments: Moments, deadline: float
 ) -> ChangeOutcome:
     """Add rows by way of a staged copy of the session: they are too many for one transaction."""
     log = LogReader(table, living, deadline)
@@ -298,14 +309,14 @@ async def _publish_copy(
         request = PortionRequest(living.session_id, living.life, seq, living.last_seq, version, living.version)
         some = await portion(log, request)
         handle = await stage(
-            table, Staging(living.session_id, living.version, some, handle, living.life), now, deadline
+            table, Staging(living.session_id, living.version, some, handle, living.life), moments[0], deadline
         )
         if handle is None or some.is_last:
             break
         seq = some.entries[-1].seq if some.entries else seq
         version = some.changes[-1].version if some.changes else version
     copied = msgspec.structs.replace(arrival, handle=handle)
-    return await _publish(table, stored, living, copied, now, deadline)
+    return await _publish(table, stored, living, copied, moments, deadline)
 
 
 def _jump_blocks(
@@ -320,13 +331,15 @@ def _jump_blocks(
     return jumps, items
 
 
-def _head_of(arrival: Arrival, log: str, size: int, now: float) -> Head:
+def _head_of(arrival: Arrival, log: str, size: int, moments: Moments) -> Head:
     out = arrival.outline
+    _, lives_from = moments
     undo = tuple(UndoStep(step.version, step.kind, step.moved_to, step.hidden, step.before) for step in out.undo_steps)
-    expires_at = None if arrival.expires_in is None else now + arrival.expires_in
+    expires_at = None if arrival.expires_in is None else lives_from + arrival.expires_in
     return Head(
         *(out.session_id, out.life, log, out.version, out.last_seq, out.state, size, out.dimension),
         *(out.created_at, out.changed_at, out.ttl, expires_at, out.forked_from, out.call),
-        *(len(out.snapshots), undo),
+        snapshots=len(out.snapshots),
+        undo=undo,
         facts=out.facts,
     )

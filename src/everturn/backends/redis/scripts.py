@@ -12,7 +12,8 @@ _window.lua   the ranges of a path that a read asks for
 _keys.lua     idempotency keys of callers
 _version.lua  the state after a version
 _lease.lua    leases, and whether one is in force
-_effect.lua   effects
+_effects.lua  how many effects there are
+_effect.lua   one effect, that a change begins or ends
 _change.lua   before every change: replays, conflicts
 _entry.lua    the place of an entry
 _commit.lua   after every change: what it writes, and the receipt
@@ -86,8 +87,8 @@ ROLLBACK = _change("_version", "rollback")
 UNDO = _change("undo")
 TTL = _change("ttl")
 FACTS = _change("facts")
-BEGIN_EFFECT = _change("_effect", "begin_effect")
-END_EFFECT = _change("_effect", "end_effect")
+BEGIN_EFFECT = _change("_effects", "_effect", "begin_effect")
+END_EFFECT = _change("_effects", "_effect", "end_effect")
 FORK = _change("fork")
 ERASE = _load("_clock", "_check", "_state", "erase")
 LEASE = _load("_clock", "_check", "_state", "_lease", "lease")
@@ -95,12 +96,12 @@ DROP_UNDO = _load("_clock", *_SESSION, "drop_undo")
 # --- reads -----------------------------------------------------------------------------------------------------------
 SESSION_STATE = _load(*_PATH, "_window", "session_state")
 WALK = _load(*_PATH, "_window", "walk")
-EFFECTS = _load("_check", "_state", "_lease", "effects")
+EFFECTS = _load("_check", "_state", "_lease", "_effects", "effects")
 PAGE = _load("_state", "page")
 PORTION = _load("portion")
 # --- steps of longer operations, each of bounded length --------------------------------------------------------------
 STAGE = _load("_clock", *_PATH, "_rows", "stage")
-RESTORE = _load("_clock", *_PATH, "_rows", "restore")
+RESTORE = _load("_clock", *_PATH, "_rows", "_effects", "restore")
 RECLAIM = _load(*_SESSION, "_keys", "reclaim")
 
 OF_ACTION: Mapping[type[Action], Script] = {

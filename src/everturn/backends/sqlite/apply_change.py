@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from everturn.backend import REMEMBERED, ChangeOutcome, ChangeRequest, Status, TakeSnapshot, stamped
+from everturn.backend import REMEMBERED, BeginEffect, ChangeOutcome, ChangeRequest, Status, TakeSnapshot, stamped
 from everturn.backends.sqlite import effects, leases, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import PackedRow, packed
@@ -154,9 +154,11 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
         snapshots += 1
         snapshot = Snapshot(snapshot_id, request.session_id, session.life, label, version, planned.state.messages, now)
     written = None
+    effects_there = session.effects
     if planned.effect is not None:
         written = stamped(planned.effect, version, now)
         effects.store(db, session.no, (written,))
+        effects_there += isinstance(request.action, BeginEffect) and written.attempt == 1
     ttl = session.ttl if planned.ttl is None else planned.ttl.seconds
     expires_at = None if ttl is None else db.lives_from + ttl
     if expires_at is not None and planned.ttl is None and session.expires_at is not None:
@@ -164,7 +166,7 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
     dimension = session.dimension or planned.dimension
     facts_now = (version, session.last_seq + count, planned.state, size, dimension, ttl, expires_at)
     found_by = session.facts_text if planned.facts is None else encode_facts(planned.facts)
-    beside = (session.forked_from, snapshots, undo_steps, last_jump, found_by)
+    beside = (session.forked_from, snapshots, undo_steps, last_jump, found_by, effects_there)
     store(
         db,
         SessionRow(session.no, session.session_id, session.life, *facts_now, session.created_at, now, *beside),

@@ -21,15 +21,17 @@ from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.leases import lease_of
 from everturn.backends.sqlite.row_checksums import all_unsealed, sealed, seconds, unsealed
-from everturn.backends.sqlite.session_row import SessionRow, load
+from everturn.backends.sqlite.session_row import SessionRow, all_of, load
 
 SQL = statements.load("effects.sql")
 
 
 def effect_of(db: Connection, session: SessionRow, key: str) -> StoredEffect | None:
-    """Load an effect of a session; None if it was never begun. Raises ValueError if the row was damaged."""
+    """Load an effect of a session; None if it was never begun. Raises ValueError if the row was damaged, or is lost."""
     found = db.row(SQL["load_effect"], (session.no, key))
-    if found is None:
+    if found is None:  # it was never begun if all that the session should have are there, and it is none of them
+        if session.effects and any(row.key == key for row in effects_of(db, session)):
+            raise ValueError(f"the effect {key!a} is not found by its key")
         return None
     columns = unsealed(found, "an effect of session number")
     if tuple(columns[:2]) != (session.no, key):
@@ -40,7 +42,8 @@ def effect_of(db: Connection, session: SessionRow, key: str) -> StoredEffect | N
 def effects_of(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[StoredEffect]:
     """Load all effects of a session, in the order in which they were begun. `bad`: as in session_row.snapshots."""
     rows = all_unsealed(db.execute(SQL["list_effects"], (session.no,)), "an effect of session number", bad)
-    return [_from_columns(columns) for columns in rows if columns[0] == session.no]
+    found = [_from_columns(columns) for columns in rows if columns[0] == session.no]
+    return all_of(found, session.effects, "effects", bad)
 
 
 def read(db: Connection, session_id: str, now: float) -> EffectsReading:

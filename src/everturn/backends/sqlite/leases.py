@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from everturn.backend import ChangeRequest, LeaseOutcome, LeaseRequest, LeaseRow, change_lease, is_fenced_off
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
@@ -42,11 +44,27 @@ def lease_of(db: Connection, session_id: str) -> LeaseRow | None:
     """Load the latest lease of a session; None if it never had one. Raises ValueError if the row was damaged."""
     found = db.row(_LOAD, (db.namespace, session_id))
     if found is None:
+        _refuse_misplaced(db, (db.namespace, session_id))
         return None
     namespace, name, life, token, holder, until = unsealed(found, "the lease of namespace")
     if (namespace, name) != (db.namespace, session_id):
         raise ValueError(f"a search for its lease leads to {name!a}")
     return LeaseRow(token, holder, until, life)
+
+
+def _refuse_misplaced(db: Connection, wanted: tuple[str, str]) -> None:
+    """Raise ValueError if a lease may not have been found because rows are not in order: its neighbours must be."""
+    for which, is_before in (("lease_before", True), ("lease_after", False)):
+        found = db.row(SQL[which], wanted)
+        if found is None:
+            continue
+        is_in_place = (_in_order(found) < _in_order(wanted)) is is_before
+        if not is_in_place or db.row(_LOAD, found) is None:
+            raise ValueError("its lease may be stored: the table of leases is damaged where it would be")
+
+
+def _in_order(name: Sequence[str]) -> list[bytes]:
+    return [part.encode() for part in name]
 
 
 def forget(db: Connection, session_id: str) -> None:

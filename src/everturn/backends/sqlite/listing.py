@@ -85,7 +85,9 @@ def _by_fact(
     if by_change:
         within["past"] = ""
     found: list[SessionRow] = []
+    names: list[str] = []
     for session_id, *columns in db.execute(SQL["sessions_by_fact"], within):
+        names.append(session_id)
         if (
             tuple(columns[1:4]) != (db.namespace, session_id, 0)
             or (session := from_columns(columns)).facts.get(name) != value
@@ -100,6 +102,9 @@ def _by_fact(
             found.append(session)
             if len(found) == limit and not by_change:
                 break
+    last = names[-1] if len(found) >= limit and not by_change else None
+    if names != [name for (name,) in db.execute(SQL["names_with_fact_again"], {**within, "last": last})]:
+        raise ValueError("the two indexes of facts differ: one of them is damaged")
     if by_change:
         found.sort(key=lambda session: (session.changed_at, session.session_id), reverse=True)
     return found[:limit]

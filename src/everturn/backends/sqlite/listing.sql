@@ -1,7 +1,7 @@
 -- sessions_by_name: list names in byte order, with all columns of their rows; i is the index alone, s the row it leads to
 SELECT i.session_id, s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept,
        s.messages, s.bytes, s.dimension, s.ttl, s.expires_at, s.created_at, s.changed_at, s.forked_from, s.snapshots,
-       s.undo_steps, s.last_jump, s.facts, s.checksum
+       s.undo_steps, s.last_jump, s.facts, s.effects, s.checksum
   FROM sessions i LEFT JOIN sessions s ON s.no = i.no
  WHERE i.namespace = :namespace AND i.ended = 0 AND i.session_id > :past AND i.session_id >= :prefix AND (:beyond IS NULL OR i.session_id < :beyond)
  ORDER BY i.session_id
@@ -16,10 +16,17 @@ SELECT i.session_id
 -- sessions_by_fact: list names in byte order that have a fact, with all columns of their rows; f is the index alone, s the row it leads to
 SELECT f.session_id, s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept,
        s.messages, s.bytes, s.dimension, s.ttl, s.expires_at, s.created_at, s.changed_at, s.forked_from, s.snapshots,
-       s.undo_steps, s.last_jump, s.facts, s.checksum
+       s.undo_steps, s.last_jump, s.facts, s.effects, s.checksum
   FROM facts f INDEXED BY facts_by_value LEFT JOIN sessions s ON s.no = f.session
  WHERE f.namespace = :namespace AND f.name = :name AND f.value = :value AND f.session_id > :past AND f.session_id >= :prefix
    AND (:beyond IS NULL OR f.session_id < :beyond) AND s.ended IS NOT 1
+ ORDER BY f.session_id
+
+-- names_with_fact_again: list names that have a fact by the second index alone; up to :last, if there is one
+SELECT f.session_id
+  FROM facts f INDEXED BY facts_again LEFT JOIN sessions s ON s.no = f.session
+ WHERE f.value = :value AND f.name = :name AND f.namespace = :namespace AND f.session_id > :past AND f.session_id >= :prefix
+   AND (:beyond IS NULL OR f.session_id < :beyond) AND (:last IS NULL OR f.session_id <= :last) AND s.ended IS NOT 1
  ORDER BY f.session_id
 
 -- count_with_fact: count sessions with a fact, up to a bound
@@ -28,7 +35,7 @@ SELECT count(*) FROM (SELECT 1 FROM facts WHERE namespace = ? AND name = ? AND v
 -- load_by_number: load all columns of a session, which may have ended
 SELECT s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept,
        s.messages, s.bytes, s.dimension, s.ttl, s.expires_at, s.created_at, s.changed_at, s.forked_from, s.snapshots,
-       s.undo_steps, s.last_jump, s.facts, s.checksum
+       s.undo_steps, s.last_jump, s.facts, s.effects, s.checksum
   FROM sessions s WHERE s.no = ?
 
 -- names_in_order: list the names of a listing by the index of names alone

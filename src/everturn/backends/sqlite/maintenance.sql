@@ -22,7 +22,7 @@ SELECT s.no FROM sessions i JOIN sessions s ON s.no = i.no
 -- some_expired: find sessions that expired, and all of their columns; i and s as above
 SELECT s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept,
        s.messages, s.bytes, s.dimension, s.ttl, s.expires_at, s.created_at, s.changed_at, s.forked_from, s.snapshots,
-       s.undo_steps, s.last_jump, s.facts, s.checksum
+       s.undo_steps, s.last_jump, s.facts, s.effects, s.checksum
   FROM sessions i JOIN sessions s ON s.no = i.no
  WHERE i.expires_at <= ?1 AND s.expires_at <= ?1
 

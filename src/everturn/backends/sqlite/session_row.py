@@ -29,8 +29,8 @@ UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # raised by a row th
 
 
 class SessionRow(msgspec.Struct, frozen=True, gc=False):
-    """The row of a live session. `snapshots` and `undo_steps` count its rows there; `last_jump` is a seq, or 0;
-    `facts_text` is the JSON of its facts."""
+    """The row of a live session. `snapshots`, `undo_steps` and `effects` count its rows there; `last_jump` is a seq, or
+    0; `facts_text` is the JSON of its facts."""
 
     no: int
     session_id: str
@@ -49,6 +49,7 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
     undo_steps: int = 0
     last_jump: int = 0
     facts_text: str | None = None
+    effects: int = 0
 
     @property
     def facts(self) -> dict[str, str]:
@@ -112,7 +113,7 @@ def from_columns(row: Sequence[Any], bad: list[str] | None = None) -> SessionRow
             raise
         bad.append(str(exc))
         columns = row[:-1]
-        refuse_bad_numbers(*columns[5:7], columns[12], *columns[19:22])
+        refuse_bad_numbers(*columns[5:7], columns[12], *columns[19:22], columns[23])
     no, _, session_id, _, life, version, last_seq, *rest = columns
     return SessionRow(no, session_id, life, version, last_seq, state_from(rest[:5]), *rest[5:])
 
@@ -129,8 +130,8 @@ def store(db: Connection, session: SessionRow, *, facts: bool = False) -> None:
         *(seconds(row.created_at), seconds(row.changed_at), row.forked_from),
         *(row.snapshots, row.undo_steps, row.last_jump),
     )
-    checksum = of_row(row.no, db.namespace, row.session_id, 0, *changing, row.facts_text)
-    db.execute(_UPDATE, (*changing, checksum, row.no))
+    checksum = of_row(row.no, db.namespace, row.session_id, 0, *changing, row.facts_text, row.effects)
+    db.execute(_UPDATE, (*changing, row.effects, checksum, row.no))
 
 
 def refuse_other_row(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
@@ -200,7 +201,7 @@ def snapshots(db: Connection, session: SessionRow, bad: list[str] | None = None)
     versions = [row[3] for row in found]
     if versions != sorted(versions) and bad is None:
         raise ValueError("its snapshots are not in order")
-    return _all_of(found, session.snapshots, "snapshots", bad)
+    return all_of(found, session.snapshots, "snapshots", bad)
 
 
 def undo_steps(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[UndoStep]:
@@ -212,7 +213,7 @@ def undo_steps(db: Connection, session: SessionRow, bad: list[str] | None = None
         UndoStep(session.base + version, kind, moved_to, hidden, state_from(columns))
         for version, kind, moved_to, hidden, *columns in rows
     ]
-    return _all_of(steps, session.undo_steps, "undo steps", bad)
+    return all_of(steps, session.undo_steps, "undo steps", bad)
 
 
 def all_jumps(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[Jump]:
@@ -226,7 +227,7 @@ def all_jumps(db: Connection, session: SessionRow, bad: list[str] | None = None)
             break
         found.append((seq, after))
         following = prior
-    return _all_of(found, len(found) + bool(following), "jumps", bad)
+    return all_of(found, len(found) + bool(following), "jumps", bad)
 
 
 def _own(rows: Iterable[Sequence[Any]], session: SessionRow, called: str, bad: list[str] | None) -> Iterator[Any]:
@@ -236,7 +237,7 @@ def _own(rows: Iterable[Sequence[Any]], session: SessionRow, called: str, bad: l
             yield row_id - session.base, *columns
 
 
-def _all_of(found: list[T], count: int, called: str, bad: list[str] | None) -> list[T]:
+def all_of(found: list[T], count: int, called: str, bad: list[str] | None) -> list[T]:
     """Return what was found. There must be as many as the session's row counts."""
     if len(found) != count:
         what = f"it has {len(found)} {called} that can be read, and should have {count}"

@@ -1,7 +1,7 @@
 -- load_session: load all columns of the session of this name, which may have expired; i is the index alone, s the row it leads to
 SELECT s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept,
        s.messages, s.bytes, s.dimension, s.ttl, s.expires_at, s.created_at, s.changed_at, s.forked_from, s.snapshots,
-       s.undo_steps, s.last_jump, s.facts, s.checksum
+       s.undo_steps, s.last_jump, s.facts, s.effects, s.checksum
   FROM sessions i LEFT JOIN sessions s ON s.no = i.no
  WHERE i.namespace = ? AND i.session_id = ? AND i.ended = 0
 
@@ -9,7 +9,7 @@ SELECT s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, 
 UPDATE sessions
    SET life = ?, version = ?, last_seq = ?, head = ?, cleared = ?, floor = ?, kept = ?, messages = ?, bytes = ?,
        dimension = ?, ttl = ?, expires_at = ?, created_at = ?, changed_at = ?, forked_from = ?, snapshots = ?,
-       undo_steps = ?, last_jump = ?, checksum = ?
+       undo_steps = ?, last_jump = ?, effects = ?, checksum = ?
  WHERE no = ?
 
 -- update_facts: write the facts of a session; triggers write their index

@@ -58,7 +58,7 @@ if undo then
 end
 if plan.facts then
   local kept = plan.facts ~= '' and sealed_texts().sealed('facts', plan.facts)
-  parts[7], parts_moved = kept and #kept or nil, true
+  parts[7], parts_moved = kept and #kept or parts[8] and 0 or nil, true
   if kept then set('facts', kept) else call('HDEL', META, 'facts') end
 end
 if plan.ttl then set('ttl', ttl, 7) end

@@ -5,7 +5,10 @@ local EFFECT, texts = 'effect:' .. ARGV[10], sealed_texts()
 -- The effect that the request is about; nil if it was never begun in this life.
 local function effect_before()
   local kept = life and call('HGET', META, EFFECT)
-  if not kept then return nil end
+  if not kept then
+    if life and parts[8] then count_effects(parts[8]) end  -- one that was lost must not begin again
+    return nil
+  end
   local row = {text = texts.opened('effects', EFFECT, kept)}
   row.status, row.attempt, row.began, row.token, row.at, row.by, row.request = string.match(
     row.text, '^(%l+) (%d+) (%d+) %d+ (%d+) (%d+) %d* (%S+)\n([^\n]*)')

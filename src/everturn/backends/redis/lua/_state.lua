@@ -16,14 +16,14 @@ local function damaged(part)
   error('DAMAGED ' .. part .. '.', 0)
 end
 
--- How many others, snapshots and jumps there are; the oldest version remembered; the lengths of `undo`, `forgotten` and `facts`
--- (nil for the last, if there are none).
+-- How many others, snapshots and jumps there are; the oldest version remembered; the lengths of `undo`, `forgotten` and `facts`;
+-- how many effects there are. (The last two are nil if there are none; of facts, 0 where there are effects.)
 local function parts_in(text)
-  local others, snapshots, jumps, oldest, undo, forgotten, facts =
-    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*)$')
+  local others, snapshots, jumps, oldest, undo, forgotten, facts, effects =
+    string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*)$')
   if not others then damaged('meta') end
   return {tonumber(others), tonumber(snapshots), tonumber(jumps), tonumber(oldest), tonumber(undo), tonumber(forgotten),
-          tonumber(facts)}
+          tonumber(facts), tonumber(effects)}
 end
 
 -- A state is "head cleared floor messages", and behind that " seq,seq,..." for the system messages a trim kept.

@@ -72,7 +72,9 @@ end
 local left = tonumber(ARGV[9])
 local oldest = call('XRANGE', CHANGES, '-', '+', 'COUNT', 1)[1]
 parts[1], parts[2], parts[3] = call('ZCARD', OTHERS) + lost[1], call('HLEN', SNAPSHOTS), call('ZCARD', JUMPS) + lost[2]
-parts[7] = call('HEXISTS', META, 'facts') == 1 and #call('HGET', META, 'facts') or nil
+local effects = count_effects()
+parts[8] = effects > 0 and effects or nil
+parts[7] = call('HEXISTS', META, 'facts') == 1 and #call('HGET', META, 'facts') or parts[8] and 0 or nil
 if not adds then parts[4] = oldest and string.match(oldest[1], '^%d+') or call('HGET', META, 'version') + 1 end
 call('HSET', META, 'bytes', size, 'expires_at', left and string.format('%.0f', now + left) or '',
      'parts', table.concat(parts, ' '))

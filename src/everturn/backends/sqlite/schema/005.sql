@@ -1,12 +1,17 @@
--- Version 5: facts, which a session is found by. docs/storage.md explains it.
+-- Version 5: facts, which a session is found by; effects are counted. docs/storage.md explains it.
 
 -- Names and texts of a session, as a JSON object, names in order. They belong to the life. NULL for none.
 ALTER TABLE sessions ADD COLUMN facts TEXT;
 
+-- How many effects a session has, so that none is missed: one that vanishes would begin again.
+ALTER TABLE sessions ADD COLUMN effects INTEGER NOT NULL DEFAULT 0;
+
+UPDATE sessions SET effects = (SELECT count(*) FROM effects WHERE session = no);
+
 UPDATE sessions
    SET checksum = everturn_row(no, namespace, session_id, ended, life, version, last_seq, head, cleared, floor, kept,
                                messages, bytes, dimension, ttl, expires_at, created_at, changed_at, forked_from,
-                               snapshots, undo_steps, last_jump, facts)
+                               snapshots, undo_steps, last_jump, facts, effects)
  WHERE ended = 0 AND checksum = everturn_row(no, namespace, session_id, ended, life, version, last_seq, head, cleared, floor, kept,
                                messages, bytes, dimension, ttl, expires_at, created_at, changed_at, forked_from,
                                snapshots, undo_steps, last_jump);
@@ -22,6 +27,9 @@ CREATE TABLE facts (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX facts_by_value ON facts (namespace, name, value, session_id);
+
+-- The other way round: a session that one index has lost is noticed.
+CREATE INDEX facts_again ON facts (value, name, namespace, session_id);
 
 CREATE TRIGGER facts_set AFTER UPDATE OF facts ON sessions BEGIN
     DELETE FROM facts WHERE session = NEW.no;

@@ -45,6 +45,12 @@ BEGIN
            AND e.seal IS DISTINCT FROM everturn.effect_seal_v3(e);
     RETURN QUERY
         SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
+               'some of its effects are lost', NULL::json
+          FROM everturn.sessions n
+         WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
+           AND n.effects <> (SELECT count(*) FROM everturn.effects e WHERE e.session = n.no);
+    RETURN QUERY
+        SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
                'the index of facts has not the facts of its row', NULL::json
           FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
@@ -72,6 +78,7 @@ BEGIN
                 WHERE e.session = no_ AND e.seal IS DISTINCT FROM everturn.effect_seal_v3(e)) THEN
         PERFORM everturn.damaged_v1(no_, 'an effect is not as it was written');
     END IF;
+    PERFORM everturn.check_effects_v4(no_);
     SELECT json_agg(json_build_object(
                'key', e.key, 'status', e.status, 'attempt', e.attempt, 'began', e.began, 'at', e.at, 'by', e.by,
                'ended', e.ended, 'ended_at', e.ended_at, 'token', e.token, 'request', e.request::json,
@@ -107,7 +114,10 @@ BEGIN
            (e ->> 'ended_at')::double precision, e ->> 'request', e ->> 'result', e ->> 'error', e ->> 'note'
       FROM json_array_elements(p_effects) AS e;
     UPDATE everturn.effects e SET seal = everturn.effect_seal_v3(e) WHERE e.session = no_;
-    UPDATE everturn.sessions n SET facts = nullif((p_outline ->> 'facts')::jsonb, '{}'), seal = NULL WHERE n.no = no_;
+    UPDATE everturn.sessions n
+       SET facts = nullif((p_outline ->> 'facts')::jsonb, '{}'), seal = NULL,
+           effects = (SELECT count(*) FROM everturn.effects e WHERE e.session = no_)
+     WHERE n.no = no_;
     RETURN o;
 END
 $$;
