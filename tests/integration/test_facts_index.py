@@ -72,10 +72,10 @@ def test_an_append_writes_nothing_to_it(tmp_path: Path, steps: Any) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE facts SET value = '43'",
+        "UPDATE facts SET value = '43' WHERE session = 1",
         "UPDATE facts SET session = 2 WHERE session = 1",
-        "UPDATE facts SET session_id = 'z'",
-        "UPDATE facts SET session = 99",
+        "UPDATE facts SET session_id = 'z' WHERE session = 1",
+        "UPDATE facts SET session = 99 WHERE session = 1",
     ],
 )
 def test_an_index_that_leads_astray_is_told(tmp_path: Path, damage: str) -> None:
@@ -97,7 +97,7 @@ def test_a_row_that_the_index_lost_is_found_by_verify(tmp_path: Path) -> None:
     with everturn.open(f"sqlite:///{path}") as store:
         store.set_facts("a", {"user": "42"})
     db = apsw.Connection(str(path))
-    db.execute("DELETE FROM facts")
+    db.execute("DELETE FROM facts WHERE session = 1")
     db.close()
     with everturn.open(f"sqlite:///{path}") as store:
         assert "the index of facts" in "\n".join(p.what for p in store.verify().problems if p.session_id == "a")

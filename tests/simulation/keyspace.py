@@ -204,8 +204,11 @@ class Keyspace:
         values[field] = b"%d" % number
         return number
 
-    def hscan(self, key: bytes, _cursor: bytes, *_how: bytes) -> list[Any]:
-        return [b"0", self.hgetall(key)]
+    def hscan(self, key: bytes, _cursor: bytes, *how: bytes) -> list[Any]:
+        """All in one page. `how` may name a pattern, as MATCH, and a COUNT, which bounds nothing here."""
+        pattern = dict(zip(how[::2], how[1::2], strict=True)).get(b"MATCH", b"*")
+        pairs = (self._typed(key, dict) or {}).items()
+        return [b"0", [part for pair in pairs if fnmatch.fnmatchcase(pair[0], pattern) for part in pair]]
 
     # --- streams -----------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ def _command(random: Random) -> tuple[bytes, ...]:
         (b"HDEL", b"hash", field, b"b"),
         (b"HEXISTS", b"hash", field),
         (b"HLEN", b"hash"),
+        (b"HSCAN", b"hash", b"0", b"MATCH", field + b"*", b"COUNT", b"1000"),
         (b"HINCRBY", b"other hash", field, number),
         (b"XADD", b"stream", seq, b"message", number),
         (b"XRANGE", b"stream", b"-", b"+"),

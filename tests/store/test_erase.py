@@ -189,8 +189,8 @@ def test_once_in_doubt_all_attempts_of_a_call_are_meant_for_the_same_life(place:
 
 
 def test_after_an_attempt_on_what_cannot_be_told_whatever_can_is_another(place: Place) -> None:
+    say(place.open(), "a", "1")
     store = place.open(timeout=0.2)
-    say(store, "a", "1")
     damaged = CorruptEntry("nobody can tell", session_id="a", seq=0)
     sent = Sent(told(store, damaged), unanswered(transient=True))
     sent.ask()

@@ -24,7 +24,9 @@ CHANGES = frozenset(
     ("append", "replace", "trim", "fold", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork")
 ) | {"begin_effect", "finish_effect", "fail_effect", "facts"}
 UNDOABLE = frozenset(("rollback", "replace", "trim", "fold", "clear"))
+MOST_ATTEMPTS = 10**9
 _LIFE = re.compile(r"[0-9a-f]{16}")
+_WORKER = re.compile(r"[!-~]+")
 
 
 def check_outline(outline: Outline, limit: int | None = None) -> None:
@@ -86,7 +88,7 @@ def _check_effect(effect: EffectPart, outline: Outline, limit: int | None, path:
     checked_label(effect.key, f"{path}.key")
     if effect.status not in (STARTED, FINISHED, FAILED):
         raise InvalidInput(f"must be {STARTED}, {FINISHED} or {FAILED}", path=f"{path}.status")
-    _check_number(effect.attempt, 1, LARGEST_COUNT, f"{path}.attempt")
+    _check_number(effect.attempt, 1, MOST_ATTEMPTS, f"{path}.attempt")
     _check_number(effect.began, 1, outline.version, f"{path}.began")
     has_ended = effect.status != STARTED
     least, most = (effect.began + 1, outline.version) if has_ended else (0, 0)
@@ -94,7 +96,8 @@ def _check_effect(effect: EffectPart, outline: Outline, limit: int | None, path:
     if (effect.ended_at is not None) is not has_ended:
         raise InvalidInput("must be there if, and only if, the effect has ended", path=f"{path}.ended_at")
     _check_number(effect.token, 0, LARGEST_COUNT, f"{path}.token")
-    checked_label(effect.by, f"{path}.by")
+    if not _WORKER.fullmatch(checked_label(effect.by, f"{path}.by") or ""):
+        raise InvalidInput("is one word, as stores name themselves: letters, digits and punctuation", path=f"{path}.by")
     checked_label(effect.note, f"{path}.note")
     for name in ("at", "ended_at"):
         _check_time(getattr(effect, name), f"{path}.{name}")

@@ -9,6 +9,7 @@ import inspect
 import socket
 import ssl
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ import pytest
 import trustme
 from botocore import exceptions
 
-from everturn import MemoryStoreBackendError
+import everturn
+from everturn import InvalidInput, MemoryStoreBackendError
 from everturn.backend import drive
 from everturn.backends.dynamodb import client as client_module
 from everturn.backends.dynamodb import errors
@@ -426,3 +428,13 @@ def test_an_exception_of_botocore_is_not_written_only_if_the_table_says_so() -> 
         assert isinstance(told, MemoryStoreBackendError)
         expected = (listed[0].outcome, listed[0].transient) if listed else (UNKNOWN, kind is exceptions.SSLError)
         assert (told.outcome, told.transient) == expected, kind
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["ftp://us:pass-word@h", "http://us:pass-word@127.0.0.1:9", "https://u s:pass-word@h"]
+)
+def test_a_password_in_an_endpoint_is_refused_and_not_shown(endpoint: str) -> None:
+    """botocore shows the endpoint in its errors, and a traceback shows these."""
+    with pytest.raises(InvalidInput, match="endpoint") as caught:
+        everturn.open(f"dynamodb://everturn?region=us-east-1&endpoint={endpoint}")
+    assert "pass-word" not in "".join(traceback.format_exception(caught.value))

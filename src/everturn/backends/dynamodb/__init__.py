@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from everturn.backends._shared.options import namespace, switch, whole_number
 from everturn.backends._shared.read_only import refuse_changes
+from everturn.core.masking import masked
 from everturn.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -44,7 +45,11 @@ def _text(path: str) -> Callable[[object], str]:
 
 def _endpoint(value: object) -> str:
     if not isinstance(value, str) or not value.startswith(("http://", "https://")):
-        raise InvalidInput(f"is a URL that begins with https:// or http://, not {value!r}", path="endpoint")
+        shown = masked(str(value))
+        raise InvalidInput(f"is a URL that begins with https:// or http://, not {shown!r}", path="endpoint")
+    if "@" in value:  # botocore's errors, which ours are raised from, would show it
+        advice = "credentials come from the environment, from ~/.aws, or from the role of the machine"
+        raise InvalidInput(f"has a user or a password in it; {advice}", path="endpoint")
     return value
 
 

@@ -16,7 +16,7 @@ from everturn.backends.dynamodb.log_reader import LogReader, clipped
 from everturn.backends.dynamodb.plan_facts import hidden_summaries
 from everturn.backends.dynamodb.stored_form import HEAD, Head, names_key, sk_of
 from everturn.backends.dynamodb.table import Table, read_head
-from everturn.core.paths import reach
+from everturn.core.paths import minus, reach
 from everturn.model import SUMMARY, Page
 
 HIGHEST = "\U0010ffff" * 128  # behind every session id: 512 bytes, as many as an id can have
@@ -92,10 +92,13 @@ async def _find_in(log: LogReader, take: Callable[[str, EntryRow], bool]) -> boo
     state = log.head.state
     ranges = reach([state], await log.jumps()).whole
     for first, last in reversed(clipped(ranges, 1, state.head)):
+        there: list[tuple[int, int]] = []
         async for page in log.blocks_back(first, last, 200):
             for row in reversed(await log.rows(reversed(page), first, last)):
+                there.append((row[0], row[0]))
                 if not take(log.head.session_id, row):
                     return False
+        await log.notice(bool(minus([(first, last)], there[::-1])), f"not all entries from {first} to {last}")
     hidden = await hidden_summaries(log, state) if state.cleared < state.floor else []
     rows = [row for row in await log.entries(hidden) if row[4] == SUMMARY]
     return all(take(log.head.session_id, row) for row in reversed(rows))

@@ -98,9 +98,9 @@ class RedisBackend:
         script, args = changes.call_for(request, waits=self._sender.replicas > 0)
         try:
             reply = await self._sender.change(script, self._names.keys(request.session_id), args, now, deadline)
+            return changes.outcome_of(reply, request.session_id, request.action)
         except DamagedPart as exc:
             raise damaged_session(request.session_id, exc.part) from exc
-        return changes.outcome_of(reply, request.session_id, request.action)
 
     async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:
         keys = self._names.keys(request.session_id)

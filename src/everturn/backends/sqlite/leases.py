@@ -12,6 +12,7 @@ from everturn.backends.sqlite.session_row import SessionRow, load
 
 SQL = statements.load("leases.sql")
 _LOAD = SQL["load_lease"]
+LAST = ("\U0010ffff" * 4, "")  # end of the table, of no session; the other is ("", "")
 
 
 def apply_lease(db: Connection, request: LeaseRequest, now: float) -> LeaseOutcome:
@@ -56,9 +57,9 @@ def _refuse_misplaced(db: Connection, wanted: tuple[str, str]) -> None:
     """Raise ValueError if a lease may not have been found because rows are not in order: its neighbours must be."""
     for which, is_before in (("lease_before", True), ("lease_after", False)):
         found = db.row(SQL[which], wanted)
-        if found is None:
+        if found is None and wanted > LAST:
             continue
-        is_in_place = (_in_order(found) < _in_order(wanted)) is is_before
+        is_in_place = found is not None and (_in_order(found) < _in_order(wanted)) is is_before
         if not is_in_place or db.row(_LOAD, found) is None:
             raise ValueError("its lease may be stored: the table of leases is damaged where it would be")
 

@@ -105,6 +105,8 @@ def _by_fact(
     last = names[-1] if len(found) >= limit and not by_change else None
     if names != [name for (name,) in db.execute(SQL["names_with_fact_again"], {**within, "last": last})]:
         raise ValueError("the two indexes of facts differ: one of them is damaged")
+    if db.row(SQL["lacks_ends_of_facts"]) is not None:
+        raise ValueError("an end of the indexes of facts is not found: a part of them may be out of reach")
     if by_change:
         found.sort(key=lambda session: (session.changed_at, session.session_id), reverse=True)
     return found[:limit]

@@ -29,6 +29,13 @@ SELECT f.session_id
    AND (:beyond IS NULL OR f.session_id < :beyond) AND (:last IS NULL OR f.session_id <= :last) AND s.ended IS NOT 1
  ORDER BY f.session_id
 
+-- lacks_ends_of_facts: find an end of an index of facts that is not within its reach
+SELECT 1 FROM (SELECT '' AS least, char(1) AS text UNION ALL SELECT char(1114111, 1114111, 1114111, 1114111), char(1114111, 1114111, 1114111, 1114111)) e
+ WHERE NOT EXISTS (SELECT 1 FROM facts INDEXED BY facts_by_value
+                    WHERE namespace = e.least AND name = e.least AND value = e.text AND session_id = '' AND session = 0)
+    OR NOT EXISTS (SELECT 1 FROM facts INDEXED BY facts_again
+                    WHERE value = e.text AND name = e.least AND namespace = e.least AND session_id = '' AND session = 0)
+
 -- count_with_fact: count sessions with a fact, up to a bound
 SELECT count(*) FROM (SELECT 1 FROM facts WHERE namespace = ? AND name = ? AND value = ? LIMIT ?)
 

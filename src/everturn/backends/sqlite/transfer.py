@@ -160,9 +160,8 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
     times = (expires_at, outline.created_at, outline.changed_at)
     counts = (len(outline.snapshots), len(outline.undo_steps), last_jump)
     found_by = encode_facts(outline.facts)
-    beside = (outline.forked_from, *counts, found_by)
-    row = SessionRow(no, outline.session_id, *known, *times, *beside, effects=len(outline.effects))
-    store(db, row, facts=True)
+    row = SessionRow(no, outline.session_id, *known, *times, outline.forked_from, *counts, found_by)
+    store(db, msgspec.structs.replace(row, effects=len(outline.effects)), facts=True)
     return ChangeOutcome(Status.APPLIED, outline.life, outline.version)
 
 

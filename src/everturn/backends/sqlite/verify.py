@@ -13,9 +13,11 @@ from everturn.backends.sqlite import page_checksums, schema, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.effects import effects_of
 from everturn.backends.sqlite.errors import BAD_CHECKSUM
+from everturn.backends.sqlite.leases import lease_of
 from everturn.backends.sqlite.packed_rows import MOST_LINES, has_its_checksums, unpacked
 from everturn.backends.sqlite.session_row import SessionRow, all_jumps, load, remembered_states, roots
 from everturn.core.codec import EntryRow
+from everturn.core.signal_exceptions import is_interruption
 from everturn.model import Problem
 
 SQL = statements.load("verify.sql")
@@ -60,6 +62,12 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
         for row in effects_of(db, session, bad)
         if row.status not in ("started", "finished", "failed") or not 0 < row.began <= session.version
     )
+    try:
+        lease_of(db, session_id)
+    except (ValueError, TypeError) as exc:
+        if is_interruption(exc):
+            raise
+        bad.append(str(exc))
     found = {problem.seq for problem in problems}
     problems += (
         Problem(session_id, seqs[0], "the checksums of its row are not those of what is in it")

@@ -25,7 +25,8 @@ local function with_effect(answer, row)
 end
 
 local function put_effect(row, ended, ended_at, bodies)
-  row.text = table.concat({row.status, row.attempt, row.began, ended, row.token, row.at, ended_at, row.by}, ' ')
-    .. '\n' .. row.request .. '\n' .. bodies
+  -- By `format`: a large number in a text of its own would be rounded, as 1e+15.
+  row.text = string.format('%s %.0f %.0f %.0f %s %s %s %s', row.status, row.attempt, row.began, ended, row.token, row.at,
+    ended_at, row.by) .. '\n' .. row.request .. '\n' .. bodies
   call('HSET', META, EFFECT, texts.sealed(EFFECT, row.text))
 end

@@ -31,6 +31,15 @@ CREATE INDEX facts_by_value ON facts (namespace, name, value, session_id);
 -- The other way round: a session that one index has lost is noticed.
 CREATE INDEX facts_again ON facts (value, name, namespace, session_id);
 
+-- Ends of no session, of each index here and of the leases: where one is not found, a part of it is out of reach.
+INSERT INTO facts (session, namespace, session_id, name, value)
+VALUES (0, '', '', '', char(1)),
+       (0, char(1114111, 1114111, 1114111, 1114111), '', char(1114111, 1114111, 1114111, 1114111),
+        char(1114111, 1114111, 1114111, 1114111));
+INSERT INTO leases (namespace, session_id, life, token, holder, until, checksum)
+SELECT name, '', '', 0, '', 9e15, everturn_row(name, '', '', 0, '', 9e15)
+  FROM (SELECT '' AS name UNION ALL SELECT char(1114111, 1114111, 1114111, 1114111));
+
 CREATE TRIGGER facts_set AFTER UPDATE OF facts ON sessions BEGIN
     DELETE FROM facts WHERE session = NEW.no;
     INSERT INTO facts (session, namespace, session_id, name, value)
