@@ -341,7 +341,8 @@ class AsyncMemoryStore:
 
         ```python
         context = await store.get_context("customer-42", max_tokens=8000)
-        answer = f"I have read {len(context.messages)} messages."  # ask a model here
+        prompt = [message.to_prompt() for message in context.messages]
+        answer = f"I have read {len(prompt)} messages."  # ask a model here
         await store.add_messages("customer-42", [ChatMessage("assistant", answer)], expected_version=context)
         ```
 
