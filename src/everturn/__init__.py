@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         VersionConflict,
     )
     from everturn.health_report import Health
+    from everturn.held_lease import HeldLease
     from everturn.model import (
         Change,
         ChatMessage,
@@ -77,6 +78,7 @@ __all__ = [
     "EffectInDoubt",
     "ErasureReceipt",
     "Health",
+    "HeldLease",
     "Hit",
     "InvalidInput",
     "KeyReused",
@@ -116,6 +118,7 @@ _HOMES = {
     "everturn.store.aio": ("AsyncMemoryStore",),
     "everturn.transfer.copy_stores": ("copy", "copy_async"),
     "everturn.health_report": ("Health",),
+    "everturn.held_lease": ("HeldLease",),
     "everturn.model": (
         "Change",
         "ChatMessage",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -23,8 +25,9 @@ def paid(url: str) -> str:
 
 def test_effects_are_listed_with_their_status(run: Run, paid: str) -> None:
     first, second = run("effects", paid, CUSTOMER).lines
-    assert first.startswith('refund 1234  finished with {"refund":"r-1"}; begun by pid-')
-    assert "in doubt or in progress: begun by pid-" in second
+    worker = rf"{re.escape(os.uname().nodename)}-pid-{os.getpid()}-[0-9a-f]{{8}}"
+    assert re.match(rf'refund 1234  finished with {{"refund":"r-1"}}; begun by {worker} at', first)
+    assert re.search(f"in doubt or in progress: begun by {worker} at", second)
     assert "\x1b" not in second
     assert 'request {"to":"ann@example.com"}' in second
 

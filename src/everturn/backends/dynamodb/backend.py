@@ -19,6 +19,7 @@ from everturn.backend import (
     Erasure,
     ForkRequest,
     LeaseOutcome,
+    LeaseReading,
     LeaseRequest,
     Order,
     Query,
@@ -26,6 +27,7 @@ from everturn.backend import (
     Take,
     Where,
     change_lease,
+    reading_of,
 )
 from everturn.backends._shared.server_warnings import Examination
 from everturn.backends._shared.steady_clock import Clock
@@ -109,6 +111,12 @@ class DynamoDBBackend:
             else:
                 self._writer.heads.put(pk, leased)
                 return outcome
+
+    async def held_lease(self, session_id: str, deadline: float) -> LeaseReading | None:
+        stored = await self.table.head(session_id, deadline)
+        now = self._now()
+        living = stored.living(now) if stored else None
+        return reading_of(stored.head.lease if stored else None, living.life if living else "", now)
 
     async def effects(self, session_id: str, deadline: float) -> EffectsReading:
         with corrupt_if_damaged(session_id):

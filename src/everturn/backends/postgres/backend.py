@@ -17,6 +17,7 @@ from everturn.backend import (
     Erasure,
     ForkRequest,
     LeaseOutcome,
+    LeaseReading,
     LeaseRequest,
     Order,
     Query,
@@ -120,8 +121,9 @@ class PostgresBackend:
         return await doctor.examine(self._executor, self._schema, deadline)
 
     async def health(self, deadline: float) -> Health:
-        """Ask the server whether it takes writes, and for its replicas."""
-        return await open_checks.health(self._executor, deadline)
+        """Ask the server whether it takes writes, for its replicas, and for work that is under way."""
+        work = SqlCall(self._sql["open_work"], (self._now(), self._namespace))
+        return await open_checks.health(self._executor, work, deadline)
 
     async def _ask(self, name: str, parameters: tuple[Any, ...], deadline: float, *, writes: bool = False) -> Rows:
         if not self._ready:
@@ -230,6 +232,10 @@ class PostgresBackend:
         ((status, token, until, left, told),) = rows
         self._learn(told, sent)
         return LeaseOutcome(Status(status), token, until, left)
+
+    async def held_lease(self, session_id: str, deadline: float) -> LeaseReading | None:
+        rows = await self._ask("held_lease", (self._namespace, session_id, self._now()), deadline)
+        return LeaseReading(*rows[0]) if rows else None
 
     async def effects(self, session_id: str, deadline: float) -> EffectsReading:
         return change_wire.effects_in(await self._ask("effects", (self._namespace, session_id, self._now()), deadline))
