@@ -12,6 +12,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, InvalidInput, Unsupported
+from everturn.backends.sqlite.backup import is_of_earlier_version
 from tests.cli.conftest import CUSTOMER, Run
 
 LOOKS = [
@@ -23,6 +24,8 @@ LOOKS = [
     ("tail", CUSTOMER),
     ("verify",),
     ("export",),
+    ("doctor",),
+    ("effects", CUSTOMER),
 ]
 
 
@@ -37,6 +40,28 @@ def test_a_command_that_looks_leaves_every_byte_as_it_is(
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert run(*words(look, url)).code in {0, 1}
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_backup_leaves_every_byte_of_its_source_as_it_is(run: Run, url: str, tmp_path: Path) -> None:
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / "backups").mkdir()
+    ran = run("backup", url, tmp_path / "backups" / "copy.db")
+    assert ran.code == 0, ran.err
+    assert [path.name for path in (tmp_path / "backups").iterdir()] == ["copy.db"]
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_a_file_of_an_earlier_everturn_is_backed_up_as_it_is(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    shutil.copy(Path(__file__).parent.parent / "migrations" / "v1.db", path)
+    before = path.read_bytes()
+    ran = run("backup", path, tmp_path / "copy.db")
+    assert (ran.code, "verified" in ran.out) == (0, True), ran.err
+    assert path.read_bytes() == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["copy.db", "old.db"]
+    assert is_of_earlier_version(tmp_path / "copy.db")
+    assert run("compact", tmp_path / "copy.db").code == 0
+    assert run("sessions", tmp_path / "copy.db").code == 0
 
 
 @pytest.mark.parametrize("look", LOOKS, ids=lambda look: look[0])

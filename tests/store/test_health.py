@@ -59,6 +59,16 @@ def test_health_has_the_oldest_lease_and_the_effects_in_doubt(store: Any, place:
     assert store.health().effects_in_doubt == 2
 
 
+def test_a_look_that_would_take_long_is_left_out(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.begin_effect("a", "in doubt")
+    store.lease("b")
+    monkeypatch.setattr("everturn.backends.sqlite.health.LOOK", 0.0)
+    monkeypatch.setattr("everturn.backends.postgres.open_checks.MOST_ROWS", -2)  # -1: of a table that is not known yet
+    health = store.health()
+    assert health.ok, health.problems
+    assert (health.oldest_lease, health.effects_in_doubt) == (None, None)
+
+
 def test_what_has_expired_is_not_under_way(store: Any, clock: Clock) -> None:
     store.begin_effect("a", "in doubt", lease=store.lease("a", seconds=60))
     store.set_ttl("a", 100)

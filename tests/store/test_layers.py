@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "everturn.transfer.session_lines": CORE,
     "everturn.backends": [*CORE, *EVENTS, *PROTOCOLS, "everturn.private_files", "everturn.backends"],
     "everturn.store": [*CORE, *EVENTS, *PROTOCOLS, "everturn.store"],
-    "everturn.ui": [*CORE, "everturn.ui"],
+    "everturn.ui": [*CORE, "everturn.held_lease", "everturn.ui"],
     "everturn.transfer": [
         *CORE,
         *PROTOCOLS,

@@ -287,13 +287,17 @@ class SqliteOperations(ABC):
         refused = damage = None
         work = health.OpenWork()
         try:
-            await self._write(lambda _: None, deadline)
+            if self._database.read_only:
+                refused = health.why_not_writable(self._database.path)
+            else:
+                await self._write(lambda _: None, deadline)
         except MemoryStoreError as exc:
             refused = str(exc)
+        until = min(deadline, time.monotonic() + health.LOOK)
         try:
-            work = await self._read(lambda db: health.open_work(db, self._now(db)), deadline)
+            work = await self._read(lambda db: health.open_work(db, self._now(db)), until)
         except MemoryStoreError as exc:
-            damage = str(exc)
+            damage = str(exc) if time.monotonic() < until else None
         with translated(self._database.name):
             return health.report(self._database.path, work, refused=refused, damage=damage)
 

@@ -20,8 +20,16 @@ from everturn.health_report import Health
 
 SQL = statements.load("health.sql")
 
+LOOK = 0.25  # seconds for leases and effects: a probe waits for them
 LITTLE_ROOM = 64 * 2**20  # bytes of disk: less is told
 LARGE_WAL = 256 * 2**20  # bytes: a WAL grows without end while a reader pins it
+
+
+def why_not_writable(path: str) -> str | None:
+    """Say why this user could not write to a file that is open to be read. (Whether its lock is free is not tried.)"""
+    if all(os.access(place, os.W_OK) for place in (path, Path(path).absolute().parent)):
+        return None
+    return f"{path}: it, or its directory, may not be written by this user"
 
 
 class OpenWork(msgspec.Struct, frozen=True):
