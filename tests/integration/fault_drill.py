@@ -1,7 +1,7 @@
 """The fault drill: a server and a worker are killed, a disk is full, a lease expires, an entry is damaged.
 
-Prints what was counted. Run as `python -m tests.integration.fault_drill FOLDER` by test_fault_drill.py: an SDK can be set
-up once in a process.
+Prints what was counted. Run as `python -m tests.integration.fault_drill FOLDER` by test_fault_drill.py: an SDK can be
+set up once in a process.
 """
 
 from __future__ import annotations

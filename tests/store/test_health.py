@@ -59,7 +59,9 @@ def test_health_has_the_oldest_lease_and_the_effects_in_doubt(store: Any, place:
     assert store.health().effects_in_doubt == 2
 
 
-def test_a_look_that_would_take_long_is_left_out(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_would_take_long_is_left_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("everturn.backends.sqlite.connections.STEPS_BETWEEN_LOOKS", 1)
+    store = place.open()
     store.begin_effect("a", "in doubt")
     store.lease("b")
     monkeypatch.setattr("everturn.backends.sqlite.health.LOOK", 0.0)

@@ -71,7 +71,7 @@ def not_erased(receipt: ErasureReceipt) -> list[str]:
 
 
 def effect_in_words(effect: Effect) -> str:
-    """`in doubt or in progress: begun by web-7-pid-1-2a1d at 2026-11-18 12:00:00 with {"amount":20}`, or how it ended."""
+    """`in doubt or in progress: begun by web-7-pid-1-ab12 at 2026-11-18 12:00 with {"amount":20}`, or how it ended."""
     began = f"begun by {effect.by} at {_moment(effect.at)}"
     if effect.lease is not None:
         began += f" under lease {effect.lease}"
