@@ -202,7 +202,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
         if getattr(self.backend, "lease", None) is None:
             yield True
             return
-        lease = LeaseHolder(FOLDS + codec.digest(session_id.encode()).hex(), LEASE_SECONDS)
+        lease = LeaseHolder(FOLDS + codec.digest(session_id.encode()).hex(), LEASE_SECONDS, self.worker_name)
         if (await self.send_lease(lease, "take")).status is not Status.APPLIED:
             yield False
             return
