@@ -20,7 +20,7 @@ The modules:
 
 connect.py         open, open_async, from_client; option_values.py reads their options
 model.py           the values that users hold: ChatMessage, Receipt, Snapshot, ...; session_info.py, effect.py,
-                   copy_report.py and health_report.py have those of one method each
+                   held_lease.py, copy_report.py and health_report.py have those of one method each
 errors.py          every error
 backend.py         the protocol of a backend, with its guarantees
 events.py          every event that is logged; telemetry.py metrics and spans
