@@ -91,7 +91,7 @@ def test_each_row_is_in_the_section_of_its_backend() -> None:
         "Valkey: take",
         "Redis: take",
         "PostgreSQL: take",
-        "Redis, Adapter: append",
+        "Redis, Adapter: add",
     )
     rows = [asdict(TableRow(name, "", "")) | {"reached": None} for name in names]
 
