@@ -36,7 +36,8 @@ RESULTS = Path(__file__).parent / "results" / "latest.json"
 def main() -> int:
     """Return 1 when a measurement broke or others kept the machine busy: a missed bar is a finding, not a failure."""
     arguments = _arguments()
-    names = [name for name in arguments.only or MEASUREMENTS if arguments.peers or name not in ("peers", "adapters")]
+    left_out = {*arguments.without, *(() if arguments.peers else ("peers", "adapters"))}
+    names = [name for name in arguments.only or MEASUREMENTS if name not in left_out]
     rows: list[TableRow] = []
     broken = []
     begun = time.perf_counter()
@@ -85,6 +86,7 @@ def _told(arguments: argparse.Namespace) -> str:
     words = ["--quick"] if arguments.quick else []
     words += [] if arguments.peers else ["--no-peers"]
     words += ["--any-load"] if arguments.any_load else []
+    words += ["--without", *arguments.without] if arguments.without else []
     return " ".join([*words, *(["--only", *arguments.only] if arguments.only else [])])
 
 
@@ -98,6 +100,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, shorter histories: under a minute")
     parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, metavar="NAME", help=", ".join(MEASUREMENTS))
+    parser.add_argument(
+        "--without", nargs="+", choices=MEASUREMENTS, default=[], metavar="NAME", help="leave these out"
+    )
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave other stores out")
     parser.add_argument("--any-load", action="store_true", help="print the table even if other programs were busy")
     parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help="where the JSON goes")

@@ -40,7 +40,9 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Measured:
     measured = _Measured()
     monkeypatch.setattr(run, "_measurement", measured)
     monkeypatch.setattr(run, "LOOK", 0.0)
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "--json", str(tmp_path / "run.json"), "--no-peers"])
+    monkeypatch.setattr(
+        sys, "argv", ["benchmarks", "--json", str(tmp_path / "run.json"), "--no-peers", "--without", "imports"]
+    )
     return measured
 
 
@@ -76,11 +78,11 @@ def test_a_quiet_machine_gets_a_table_and_a_page(
 
     assert run.main() == 0
 
-    assert measured.times == len(run.MEASUREMENTS) - 2  # without peers and adapters
+    assert measured.times == len(run.MEASUREMENTS) - 3  # without peers, adapters and imports
     assert "SQLite: latest" in capsys.readouterr().out
     told = json.loads((tmp_path / "run.json").read_text())
     text = "".join(page.generated(told, told["rows"]))
-    assert '`make bench-page ARGS="--no-peers"`' in text
+    assert '`make bench-page ARGS="--no-peers --without imports"`' in text
     assert "| SQLite: latest | 1 us | 1 us bare | 1.00x | <= 1.5x | yes |" in text
 
 
