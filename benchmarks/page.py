@@ -31,7 +31,8 @@ def main() -> int:
     """Read the JSON that `python -m benchmarks` wrote, and write the page and the picture."""
     run = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     rows: list[dict[str, Any]] = run["rows"]
-    PICTURE.write_text(picture(rows), "utf-8")
+    if drawn_anew := picture(rows):
+        PICTURE.write_text(drawn_anew, "utf-8")
     text = PAGE.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -45,7 +46,8 @@ def generated(run: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Iter
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     arguments = f' ARGS="{run["arguments"]}"' if run["arguments"] else ""
     yield f"\nThis run: {run['date']}, `make bench-page{arguments}`. {machine}.\n\nVersions: {versions}.\n\n"
-    yield "![Latency of one turn of an agent by the length of the history](images/bench-turn.svg)\n"
+    if any(row.get("plotted") for row in rows):
+        yield "![Latency of one turn of an agent by the length of the history](images/bench-turn.svg)\n"
     left = list(rows)
     for heading, pattern in SECTIONS:
         section = [row for row in left if pattern.match(row["name"])]
@@ -61,7 +63,7 @@ def generated(run: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Iter
 
 
 def picture(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Draw the latency of a turn by length, one panel for each backend, all contenders in each."""
+    """Draw the latency of a turn by length, one panel for each backend, all contenders in it; "" without such rows."""
     panels: dict[str, dict[str, list[ChartPoint]]] = {}
     for row in rows:
         if plotted := row.get("plotted"):
@@ -74,6 +76,8 @@ def picture(rows: Sequence[Mapping[str, Any]]) -> str:
         title = f"{backend}: one turn of an agent (read the latest 20, append 2)"
         panel = drawn(Chart("turn", title, "messages in the session", "seconds", lines))
         parts.append(panel.replace("<svg ", f'<svg y="{number * HEIGHT}" ', 1))
+    if not parts:
+        return ""
     height = HEIGHT * len(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '

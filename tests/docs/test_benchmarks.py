@@ -84,6 +84,8 @@ def test_a_quiet_machine_gets_a_table_and_a_page(
     text = "".join(page.generated(told, told["rows"]))
     assert '`make bench-page ARGS="--no-peers --without imports"`' in text
     assert "| SQLite: latest | 1 us | 1 us bare | 1.00x | <= 1.5x | yes |" in text
+    assert not page.picture(told["rows"])  # no row of a turn: the picture of an earlier run stays
+    assert ".svg" not in text
 
 
 def test_each_row_is_in_the_section_of_its_backend() -> None:
