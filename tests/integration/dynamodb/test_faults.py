@@ -16,6 +16,7 @@ from everturn import ChatMessage, MemoryStoreBackendError
 from everturn.testing.faults.proxy import FaultProxy
 from everturn.testing.servers import ServerError, dynamodb_server
 from tests.store.places import Servers
+from tests.store.speech import gives_up_after
 
 Opened = Callable[..., Any]
 WRITE = b"TransactWriteItems"
@@ -175,11 +176,11 @@ def test_throttling_and_conflicts_are_waited_out_and_told(
 
 
 def test_a_table_without_capacity_is_an_error_of_not_written_at_the_time_out(opened: Opened) -> None:
-    store = opened(timeout=0.5)
+    store = opened(timeout=20)
     say(store, "a", "first")
     Answers(store, *["ThrottlingException"] * 10_000)
     begun = time.monotonic()
-    with pytest.raises(MemoryStoreBackendError, match="no capacity") as caught:
+    with gives_up_after(0.5, store), pytest.raises(MemoryStoreBackendError, match="no capacity") as caught:
         say(store, "a", "second")
     assert caught.value.outcome == "not_written"
     assert time.monotonic() - begun < 30
