@@ -113,7 +113,7 @@ class ChangeWriter:
                     raise refusal from exc  # it says more than an attempt for which there was no time left
                 if exc.outcome == "unknown" or not exc.transient or time.monotonic() >= deadline:
                     raise
-                if not told:
+                if not told and exc.__cause__ is not None:  # an answer of the table
                     self._tell(request.session_id, exc)
                 stale, refusal, told = _Stale(exc), exc, True
             if time.monotonic() >= deadline:
@@ -319,15 +319,20 @@ class _Stale(Exception):
 
 
 async def _by_call(log: LogReader, call: bytes) -> ChangePart | None:
-    """Find a change by its call id among the latest REMEMBERED."""
+    """Find a change by its call id among the latest REMEMBERED. One that cannot be seen yet is not overlooked."""
     oldest = log.head.version - REMEMBERED
+    expected = log.head.version
     async for page in log.changes_back():
         for change in page:
             if change.call == call:
                 return change
+            if change.version != expected and (found := await log.change(expected)) is not None and found.call == call:
+                return found
+            expected = change.version - 1
         if page and page[-1].version <= oldest:
             return None
-    return None
+    found = await log.change(expected)
+    return found if found is not None and found.call == call else None
 
 
 def key_sk(head: Head, key: bytes) -> str:
