@@ -90,8 +90,8 @@ class TableReads:
             return Reading(Status.FOUND, head.info, state, snapshots)
         found = _Handover(log, state, query, take)
         await found.run()
-        if found.first_missing:
-            await log.settle_entry(found.first_missing)
+        if found.first_lost:
+            await log.settle_entry(found.first_lost)
         return Reading(
             *(Status.FOUND, head.info, state, snapshots),
             *(found.first_missing, found.cut, found.turns, found.standing),
@@ -162,7 +162,7 @@ class _Handover:
         self._state = state
         self._query = query
         self._take = take
-        self.first_missing = 0
+        self.first_missing = self.first_lost = 0  # of all that are bad or not there; of those that are not there
         self.cut = False
         self.turns: list[int] = []
         self.standing: tuple[EntryRow, ...] = ()
@@ -267,6 +267,8 @@ class _Handover:
         bad = [row[0] for row in rows if kind not in (None, row[4]) and checksum(row[4], row[3]) != row[2]]
         there = _ranges_of([row[0] for row in rows])
         lost = minus(ranges, there)
+        if lost and (not self.first_lost or lost[0][0] < self.first_lost):
+            self.first_lost = lost[0][0]
         first = min([*bad[:1], *(low for low, _ in lost[:1])], default=0)
         if first and (not self.first_missing or first < self.first_missing):
             self.first_missing = first
