@@ -49,7 +49,7 @@ def measure(plan: RunPlan) -> Iterator[TableRow]:
                 ours,
                 f"{told[BARE[0], length, work][1]} bare",
                 spread([requests]),
-                unit="requests",
+                unit=" requests",
                 bar=bar,
                 note="; ".join(others),
             )
