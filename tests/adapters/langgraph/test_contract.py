@@ -9,7 +9,8 @@ import pytest
 from tests.adapters.checking import ALL_LACK, BACKENDS, SNAPSHOTS, hold
 from tests.tiers import first
 
-LACKS = (ALL_LACK | SNAPSHOTS | {"appends", "tasks", "latest", "pop", "replace"}) - {"pending_writes"}
+LACKS = ALL_LACK | SNAPSHOTS | {"appends", "tasks", "latest", "pop", "replace"}
+LACKS -= {"pending_writes", "hold", "subgraphs"}
 
 
 @pytest.mark.parametrize("backend", first(2, BACKENDS))
