@@ -31,7 +31,7 @@ from everturn.backend import (
     plan_change,
 )
 from everturn.backends.dynamodb import errors, new_state
-from everturn.backends.dynamodb.head_queue import Place
+from everturn.backends.dynamodb.head_queue import QueuePlace
 from everturn.backends.dynamodb.log_reader import LogReader, effect_of
 from everturn.backends.dynamodb.plan_facts import gather
 from everturn.backends.dynamodb.stored_form import HEAD, KEY, RECEIPTS, Head, Item, StoredHead, head_item
@@ -94,7 +94,7 @@ class ChangeWriter:
         pk = self._table.key_of(request.session_id)
         known = None if request.retry else self.heads.get(pk)
         seen = Seen(known, is_fresh=False) if known else await self._fresh(request.session_id, deadline)
-        place = Place(self._table, request.session_id, deadline)
+        place = QueuePlace(self._table, request.session_id, deadline)
         refusal: MemoryStoreBackendError | None = None  # the reason that the change waits for
         stale: _Stale | None = None
         told = False
@@ -119,7 +119,7 @@ class ChangeWriter:
             if time.monotonic() >= deadline:
                 raise stale.error or errors.contended(self._table.client.name)
 
-    async def _again(self, session_id: str, stale: _Stale, place: Place, deadline: float) -> Seen:
+    async def _again(self, session_id: str, stale: _Stale, place: QueuePlace, deadline: float) -> Seen:
         """Find the head to plan on next. After a loss to others, wait for it as the place of this change says."""
         seen = stale.seen
         if stale.error is not None:
@@ -141,7 +141,7 @@ class ChangeWriter:
         return Seen(await self._table.head(session_id, deadline), is_fresh=True)
 
     async def _attempt(
-        self, pk: str, request: ChangeRequest, seen: Seen, place: Place, deadline: float
+        self, pk: str, request: ChangeRequest, seen: Seen, place: QueuePlace, deadline: float
     ) -> ChangeOutcome:
         now = self._clock()
         living = seen.stored.living(now) if seen.stored else None
@@ -220,7 +220,7 @@ class ChangeWriter:
         return Seen(read_head(session_id, item), is_fresh=True)
 
     async def _write(
-        self, pk: str, request: ChangeRequest, seen: Seen, made: new_state.Made, place: Place, deadline: float
+        self, pk: str, request: ChangeRequest, seen: Seen, made: new_state.Made, place: QueuePlace, deadline: float
     ) -> None:
         """Write the plan in one transaction. Raises _Stale if the table is not as it was planned on."""
         if made.staged:

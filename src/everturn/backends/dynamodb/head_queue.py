@@ -25,7 +25,7 @@ MOST = 64  # places in a queue
 QUEUED_AFTER = 3  # losses
 
 
-class Place:
+class QueuePlace:
     """The place of one change among those that write to the same session."""
 
     def __init__(self, table: Table, session_id: str, deadline: float) -> None:
