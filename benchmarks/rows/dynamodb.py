@@ -13,8 +13,8 @@ from benchmarks.plan import Bar, RunPlan, TableRow
 from benchmarks.rounds import progress
 from benchmarks.stats import spread
 from everturn.bench.workload import turns as make_turns
-from everturn.testing.servers import dynamodb_server
-from everturn.testing.servers.dynamodb import CREDENTIALS
+from everturn.testing.servers import ServerError, dynamodb_server
+from everturn.testing.servers.dynamodb import CREDENTIALS, stand_in_program
 
 HOME = "benchmarks.contenders.on_dynamodb"
 OURS, BARE = ("everturn", "everturn_store:Everturn"), ("bare boto3, one PutItem", "bare:BareBoto3")
@@ -29,8 +29,13 @@ LATEST = 20
 
 def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Averages of ten calls, one writer, a session of 20 and of 200 messages of 200 bytes. The figure is requests."""
+    try:
+        stand_in_program("dynoxide")  # the stand-in whose units were compared with those of the items
+    except ServerError as exc:
+        yield TableRow("DynamoDB", "", str(exc))
+        return
     os.environ |= CREDENTIALS
-    with dynamodb_server() as server, MeteredProxy(server.endpoint) as proxy:
+    with dynamodb_server("dynoxide") as server, MeteredProxy(server.endpoint) as proxy:
         yield TableRow("DynamoDB: the stand-in", server.kind, "", note="AWS itself was not used")
         told: dict[tuple[str, int, str], tuple[float, str]] = {}
         entrants = (OURS, BARE, *(PEERS if plan.peers else ()))
