@@ -224,6 +224,7 @@ clean:
 %/.bench: %/.core requirements/bench.txt
 	@echo "installing the peers into $*"
 	@$*/bin/python $(INSTALL) -r requirements/bench.txt
+	@$*/bin/python tools/fetch_dynoxide.py $*/dynoxide/bin
 	@touch $@
 
 %/.docs: %/.core requirements/docs.txt

@@ -26,7 +26,7 @@ MEASUREMENTS = (
         "size",
         "imports",
     ),
-    *("redis", "postgres", "adapters"),
+    *("redis", "postgres", "dynamodb", "adapters"),
 )
 TOLERABLE = 0.3  # processors that others may use before the figures are in doubt
 LOOK = 5.0  # seconds to watch the machine before anything is measured

@@ -21,7 +21,11 @@ from tests.tiers import deep
 ROOT = Path(__file__).parents[2]
 
 # What clauses of the contract need and an adapter lacks: for lack of a server or a file; as all frameworks do; as most.
-BACKENDS = {"sqlite": {"server", "redis_url"}, "valkey": {"files", "system_calls", "corrupt", "vfs"}}
+BACKENDS = {
+    "sqlite": {"server", "redis_url"},
+    "valkey": {"files", "system_calls", "corrupt", "vfs"},
+    "dynamodb": {"files", "system_calls", "corrupt", "vfs", "redis_url"},
+}
 ALL_LACK = {"key", "expected_version", "trim", "trim_keeps_prompts", "clear_all", "tool_calls", "summaries"}
 ALL_LACK |= {"compact", "pays_once", "lease", "fence", "effects"}
 ALL_LACK |= {"items", "hold", "subgraphs"}
@@ -57,7 +61,7 @@ MAIN_CLAUSES = (
     )
     - LONG
 )
-RUNS = [("sqlite", MAIN_CLAUSES), deep(("sqlite", ALL_CLAUSES)), deep(("valkey", ALL_CLAUSES))]
+RUNS = [("sqlite", MAIN_CLAUSES), *(deep((backend, ALL_CLAUSES)) for backend in BACKENDS)]
 
 
 def hold(
@@ -81,7 +85,7 @@ def hold(
     if slow in clauses:
         found |= _checked(target, folder / "slow.json", "--clause", slow, "--budget", "60")
     offered = frozenset(name for clause in CLAUSES for need in clause.needs for name in need.split("|")) - set(lacks)
-    known = dict(untried or {}) | ({} if "server" in lacks else GIVE_NO_OCCASION)
+    known = dict(untried or {}) | ({} if "redis_url" in lacks else GIVE_NO_OCCASION)
     told = {name: text for name, text in known.items() if name in clauses}
     expected = {
         clause.id: "not_offered" if clause.missing(offered) or clause.id in told else "holds" for clause in chosen

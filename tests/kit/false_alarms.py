@@ -18,8 +18,8 @@ from everturn.testing.results import RunReport
 SEEDS = 50
 SOUND = "tests.kit.sound"
 TARGETS = (
-    *("sqlite:///memory.db", "sqlite://", "redis://", "postgresql://"),
-    *(f"{SOUND}.ours:{name}" for name in ("sqlite", "redis", "postgres")),
+    *("sqlite:///memory.db", "sqlite://", "redis://", "postgresql://", "dynamodb://"),
+    *(f"{SOUND}.ours:{name}" for name in ("sqlite", "redis", "postgres", "dynamodb")),
     *(f"{SOUND}.shapes:{name}" for name in ("lists", "pairs", "singles", "langchain", "agents", "llamaindex")),
     *(f"{SOUND}.shapes:{name}" for name in ("adk", "langgraph", "history", "workflows", "strands", "items")),
     *(f"{SOUND}.memory:{name}" for name in ("threads", "tasks")),

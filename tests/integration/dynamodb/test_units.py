@@ -25,6 +25,15 @@ def size_of(item: dict[str, Any]) -> int:
     return total
 
 
+def _written(part: dict[str, Any]) -> dict[str, Any]:
+    """The item that a part of a transaction writes. Of a head that is changed, the attributes that it has then."""
+    if "UpdateExpression" not in part:
+        item: dict[str, Any] = part.get("Item") or part["Key"]
+        return item
+    values = part["ExpressionAttributeValues"]
+    return {**part["Key"], "tag": values[":new"], "session": values[":session"]}
+
+
 class Bill:
     """Requests and units since it was begun."""
 
@@ -39,7 +48,7 @@ class Bill:
         if model.name == "TransactWriteItems":
             for write in params["TransactItems"]:
                 ((_, part),) = write.items()
-                self.written += 2 * ceil(size_of(part.get("Item") or part["Key"]) / 1024)
+                self.written += 2 * ceil(size_of(_written(part)) / 1024)
 
     def note_answer(self, parsed: dict[str, Any], model: Any, **_: Any) -> None:
         if model.name == "Query":

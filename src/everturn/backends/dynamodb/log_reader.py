@@ -27,6 +27,7 @@ from everturn.backends.dynamodb.stored_form import (
     number,
 )
 from everturn.backends.dynamodb.table import Table, gone
+from everturn.backends.dynamodb.visibility import RECENT, settle
 from everturn.core.codec import digest
 from everturn.core.paths import Jump, Range, Reach, clip, out_of
 from everturn.transfer.session_lines import ChangePart, EffectPart, SnapshotPart
@@ -60,12 +61,38 @@ class LogReader:
                 low, high = self._sk(JUMPS, number(1)), self._sk(JUMPS, number(self.head.jump_blocks))
                 items = await self.table.all(self.pk, low, high, self.deadline)
                 if len(items) != self.head.jump_blocks:
+                    await self._settle(self._sk(JUMPS, number(self.head.jump_blocks)))
                     raise ValueError(f"{len(items)} of {self.head.jump_blocks} items of jumps are there")
                 older = [jump for item in reversed(items) for jump in _decode_jumps(item["jumps"]["S"])]
             self._jumps = [*self.head.jumps, *older]
         return self._jumps
 
+    async def _settle(self, *absent: str) -> None:
+        """Return if these items are lost. Raise a fault that passes if they could not be seen yet."""
+        await settle(self.table, self.head, self.deadline, absent=absent)
+
     # --- entries -----------------------------------------------------------------------------------------------------
+
+    async def settle_entry(self, seq: int) -> None:
+        """Return if an entry that was not there is lost, or raise a fault that passes: as `_settle` does."""
+        starts = {seq}
+        before = await self.table.latest(self.pk, self._sk(ENTRIES, ""), self._sk(ENTRIES, number(seq)), self.deadline)
+        if before is not None:
+            facts = _facts_only(before).facts
+            if facts.last >= seq:
+                if facts.checksums[seq - facts.first] is not None:
+                    raise gone(self.table.client.name)  # it has come meanwhile
+                return
+            starts.add(facts.last + 1)
+        latest: list[ChangePart] = []
+        async for page in self.changes_back(RECENT):
+            latest = page
+            break
+        starts |= {part.first_seq for part in latest if part.first_seq <= seq < part.first_seq + part.count}
+        absent = [self._sk(ENTRIES, number(start)) for start in sorted(starts)]
+        if not latest or latest[0].version != self.head.version:
+            absent.append(self._sk(CHANGES, number(self.head.version)))
+        await self._settle(*absent)
 
     async def blocks(self, first: int, last: int, *, bodies: bool = True) -> AsyncIterator[list[Block]]:
         """Yield the blocks that have entries from `first` to `last`, in order, a page at a time."""
@@ -179,18 +206,22 @@ class LogReader:
         if not 0 < version <= self.head.version:
             return None
         async for page in self.changes_back(1, version):
-            return next((part for part in page if part.version == version), None)
+            found = next((part for part in page if part.version == version), None)
+            if found is not None:
+                return found
+            break
+        if version > self.head.version - RECENT:
+            await self._settle(self._sk(CHANGES, number(version)))
         return None
 
     async def needed(self) -> Reach | None:
         """Read which entries the latest compaction left. None: there was none."""
         if not self.head.needed:
             return None
-        item = await self.table.get(self.pk, self._sk(NEEDED, number(self.head.needed)), self.deadline)
+        sk = self._sk(NEEDED, number(self.head.needed))
+        item = await self.table.get(self.pk, sk, self.deadline)
         if item is None:
-            now = await self.table.head(self.head.session_id, self.deadline)
-            if now is None or (now.head.log, now.head.needed) != (self.head.log, self.head.needed):
-                raise gone(self.table.client.name)  # another compaction has put one of its own in its place
+            await self._settle(sk)  # another compaction may have put one of its own in its place
             raise ValueError("the item that says which entries are left is not there")
         return _decode_reach(item["needed"]["S"])
 
@@ -220,12 +251,31 @@ class LogReader:
     async def snapshot(self, snapshot_id: str) -> State | None:
         """Find the state of a snapshot; None if there is none."""
         item = await self.table.get(self.pk, self.snapshot_sk(snapshot_id), self.deadline)
-        return None if item is None else _decode_snapshot(item["snapshot"]["S"]).state
+        if item is None:
+            await self._settle(self.snapshot_sk(snapshot_id))
+            return None
+        return _decode_snapshot(item["snapshot"]["S"]).state
 
     async def snapshots(self) -> list[SnapshotPart]:
         """List the snapshots, in the order they were taken."""
         items = await self.table.all(self.pk, *_span(self._sk(SNAPSHOT, "")), self.deadline)
-        return sorted((_decode_snapshot(item["snapshot"]["S"]) for item in items), key=lambda part: part.version)
+        parts = sorted((_decode_snapshot(item["snapshot"]["S"]) for item in items), key=lambda part: part.version)
+        if len(parts) != self.head.snapshots:
+            await self._settle_snapshots({part.id for part in parts})
+        return parts
+
+    async def _settle_snapshots(self, seen: set[str]) -> None:
+        """Compare the snapshots that were seen with the latest changes, which took or deleted some."""
+        absent: list[str] = []
+        present: list[str] = []
+        async for page in self.changes_back(RECENT):
+            named = {part.snapshot_id for part in page if part.snapshot_id}
+            absent += (self.snapshot_sk(name) for name in sorted(named - seen))
+            present += (self.snapshot_sk(name) for name in sorted(named & seen))
+            if page and page[0].version != self.head.version:
+                absent.append(self._sk(CHANGES, number(self.head.version)))
+            break
+        await settle(self.table, self.head, self.deadline, absent=absent, present=present)
 
     def effect_sk(self, key: str) -> str:
         return self._sk(EFFECT, digest(key.encode()).hex())

@@ -67,10 +67,14 @@ class Head(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class StoredHead(msgspec.Struct, frozen=True, gc=False):
-    """The head as it is in the table. `tag` is new with every write of it: a write names the tag it was planned on."""
+    """The head as it is in the table. `tag` is new with every write of it: a write names the tag it was planned on.
+
+    `waiting` is the queue of changes that are let go first (head_queue.py). It is no part of the state.
+    """
 
     tag: bytes
     head: Head
+    waiting: tuple[str, ...] = ()
 
     def living(self, now: float) -> Head | None:
         """Return the session; None if there is none, or it has expired."""
@@ -123,7 +127,8 @@ def head_of(item: Mapping[str, Any] | None) -> StoredHead | None:
     """Read a head. Raises ValueError or KeyError if it is not as it was written."""
     if not item:
         return None
-    return StoredHead(item["tag"]["B"], _decode_head(item["session"]["S"]))
+    waiting = item.get("waiting", {}).get("L", ())
+    return StoredHead(item["tag"]["B"], _decode_head(item["session"]["S"]), tuple(place["S"] for place in waiting))
 
 
 def text_item(pk: str, sk: str, **texts: str) -> Item:

@@ -12,8 +12,8 @@ from pathlib import Path
 def factory(where: Path):
     """Open the store at `where`, a fresh directory. Called again, also in other processes, with the same one.
 
-    Ask for more by name, and more is tested: session_id (one object per session), redis_url or postgres_url (a private
-    server that the kit starts, and breaks), ttl, timeout, vfs.
+    Ask for more by name, and more is tested: session_id (one object per session), redis_url, postgres_url or
+    dynamodb_endpoint (a private server that the kit starts, and breaks), ttl, timeout, vfs.
     """
     raise NotImplementedError("open your store here, and return it")
 

@@ -17,7 +17,7 @@ import msgspec
 from everturn.core.masking import masked_url
 from everturn.testing.kit import store_urls
 
-OPTIONAL = ("session_id", "redis_url", "postgres_url", "ttl", "timeout", "vfs", "summarize")
+OPTIONAL = ("session_id", "redis_url", "postgres_url", "dynamodb_endpoint", "ttl", "timeout", "vfs", "summarize")
 
 
 class TargetError(Exception):
@@ -57,7 +57,8 @@ _HOW_TO_OFFER = {
     "tasks": "awaited methods",
     "twins": "awaited twins beside the blocking methods (`aadd_messages`, ...)",
     "private": "a private directory or server (no --use-server)",
-    "server": "a factory that takes `redis_url` or `postgres_url`: a private server behind a proxy",
+    "server": "a factory that takes `redis_url`, `postgres_url` or `dynamodb_endpoint`: a private server behind a"
+    " proxy",
     "processes|threads|tasks": "callers side by side: processes, threads (`factory.share_threads = True`) or tasks",
     "threads|tasks": "one instance for many callers: `factory.share_threads = True`, or awaited methods",
     "files": "a store in files below `where`",

@@ -1,0 +1,33 @@
+"""Visibility: whether an item that is not there is lost, or belongs to a transaction that is not to be seen whole yet.
+
+DynamoDB shows the items of a transaction one by one to `Query` and `GetItem`: a head may be seen before the entries
+that it names. `TransactGetItems` is isolated from transactions: it is refused while one is under way on these items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from everturn.backends.dynamodb.stored_form import HEAD, Head, sk_of
+from everturn.backends.dynamodb.table import Table, gone, read_head
+
+ITEMS = 49  # of each kind, in one request
+RECENT = 64  # changes: a transaction of one that is older is over
+
+
+async def settle(
+    table: Table, head: Head, deadline: float, *, absent: Iterable[str], present: Collection[str] = ()
+) -> None:
+    """Return if a session is as it was seen: with this head, without some items and with others.
+
+    Else raise a fault that passes, so that the store reads again. An item that is missing after this is lost.
+    """
+    if not head.life:
+        return
+    pk = table.key_of(head.session_id)
+    lacking, seen = [*dict.fromkeys(absent)][:ITEMS], [*dict.fromkeys(present)][:ITEMS]
+    found = await table.get_together([(pk, HEAD), *((pk, sk) for sk in (*lacking, *seen))], deadline)
+    now = read_head(head.session_id, found[0])
+    there = {sk_of(item) for item in found[1:] if item}
+    if now is None or now.head != head or there != {*seen}:
+        raise gone(table.client.name)
