@@ -1,4 +1,5 @@
-"""Files for a project to start from (`everturn check --init`): a factory to fill in, and a CI job."""
+"""Files for a project to start from (`everturn check --init`): a factory, and a CI job. factory_text.py writes the
+factory of a store that was named; without a name it is one to fill in."""
 
 from __future__ import annotations
 
@@ -42,16 +43,17 @@ jobs:
         with: {name: memory-contract, path: contract.*}
 """
 
-FILES = {"memory_target.py": FACTORY, ".github/workflows/memory-contract.yml": JOB}
+TARGET, WORKFLOW = "memory_target.py", ".github/workflows/memory-contract.yml"
 
 
-def write_start(folder: Path) -> list[Path]:
+def write_start(folder: Path, factory: str = FACTORY) -> list[Path]:
     """Write the files. Raises FileExistsError, before anything is written, if one of them is there."""
-    paths = [folder / name for name in FILES]
+    texts = {TARGET: factory, WORKFLOW: JOB}
+    paths = [folder / name for name in texts]
     for path in paths:
         if path.exists():
             raise FileExistsError(f"{path} is there already; remove it, or begin in another directory")
-    for path, text in zip(paths, FILES.values(), strict=True):
+    for path, text in zip(paths, texts.values(), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
     return paths
