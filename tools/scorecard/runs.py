@@ -99,9 +99,7 @@ def _finding(clause: ClauseResult) -> Finding:
         status=clause.status,
         kind=first.kind if first else "",
         story=_without_places(first.story.partition("\n")[0]) if first else "",
-        detail=_without_places(
-            "; ".join(part for part in clause.detail.split("; ") if not part.startswith("history:"))
-        ),
+        detail=_without_places(detail),
         replay=clause.replay,
     )
 
