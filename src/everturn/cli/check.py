@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from everturn.testing.kit.runner import Chosen
     from everturn.testing.kit.target import Target
     from everturn.testing.results import RunReport
+    from everturn.testing.shapes import Shape
 
 HISTORIES = Path(".everturn")
 
@@ -166,15 +167,16 @@ def _chosen(names: list[str], layers: list[str], contract: str | None) -> list[C
 
 
 def _init(target: str | None, kept_in: str | None) -> None:
-    """Write the files to start from: for a class that was named, or that is asked for at a terminal."""
-    from everturn.testing.kit.factory_text import FILL_IN, home_of, look_at, source
-    from everturn.testing.kit.scaffold import FACTORY, write_start
+    """Write the files to start from: for a class that was named, or for one that is asked for at a terminal."""
+    from everturn.testing.kit.factory_text import FILL_IN, blank, home_of, look_at, source
+    from everturn.testing.kit.scaffold import write_start
 
     asked = sys.stdin.isatty()
     if target is None and asked:
-        target = typer.prompt("Your store, as package.module:Class (empty: a factory to fill in)", default="") or None
-    text = FACTORY
-    if target is not None:
+        target = typer.prompt("Your store, as package.module:Class (empty: not known yet)", default="") or None
+    if target is None:
+        text = blank(_asked_shape() if asked else None)
+    else:
         store = look_at(target)
         typer.echo(f"{store.name}: {store.shape.name if store.shape else 'its shape is not to be seen in the class'}")
         home = kept_in or home_of(store)
@@ -183,8 +185,17 @@ def _init(target: str | None, kept_in: str | None) -> None:
         text = source(store, _home(home or "files"))
     for path in write_start(Path(), text):
         typer.echo(f"wrote {path}")
-    left = "Fill in memory_target.py, then" if text is FACTORY or FILL_IN in text else "Next"
-    typer.echo(f"{left}: everturn check memory_target:factory --quick")
+    first = "Fill in memory_target.py, then" if target is None or FILL_IN in text else "Next"
+    typer.echo(f"{first}: everturn check memory_target:factory --quick")
+
+
+def _asked_shape() -> type[Shape] | None:
+    from everturn.testing.shapes import SHAPES
+
+    for number, shape in enumerate(SHAPES, 1):
+        typer.echo(f"{number:>3}  {shape.name:<36} {shape.methods()}")
+    number = typer.prompt("Which of these is it like? 0: none, or I do not know", type=int, default=0)
+    return SHAPES[number - 1] if 0 < number <= len(SHAPES) else None
 
 
 def _home(name: str) -> Home:
