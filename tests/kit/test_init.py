@@ -79,7 +79,10 @@ class ByUrl:
     def get_history(self, session_id): ...
 
 class ByFolder(ByUrl):
-    def __init__(self, storage_dir, *, db_engine=None): ...
+    def __init__(self, storage_dir, *, db_options=None): ...
+
+class ByDatabase(ByUrl):
+    def __init__(self, db_name: str, db_options=None): ...
 
 class ByClient(ByUrl):
     def __init__(self, client, options): ...
@@ -115,6 +118,7 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     [
         ("ByUrl", "redis", "ByUrl(redis_url=redis_url, key_prefix=where.name, ttl=None if ttl is None else int(ttl))"),
         ("ByFolder", "files", "ByFolder(storage_dir=where)"),
+        ("ByDatabase", "files", 'ByDatabase(db_name=str(where / "memory.db"))'),
         ("InMemory", "memory", "InMemory()"),
         ("Anything", "postgres", "Anything(dsn=postgres_url)"),
         ("ByString", None, 'ByString.from_conn_string(str(where / "memory.db"))'),

@@ -26,9 +26,10 @@ FILL_IN = "FILL IN"
 
 _SESSION = {"session_id", "thread_id", "conversation_id", "chat_id"}
 _FOLDER = {"dir", "directory", "folder", "root", "storage", "where"}
-_FILE = {"path", "file", "filename", "database", "db"}
+_FILE = {"path", "file", "filename", "filepath"}
+_DATABASE = {"database", "db", "name"}  # a file, if the parameter's name says nothing else
 _ADDRESS = {"url", "uri", "dsn", "conninfo", "string"}  # a "conn" is an object, which somebody has to make
-_OBJECT = {"engine", "client", "pool", "connection", "factory"}
+_OBJECT = {"client", "pool", "connection", "factory"}
 _PREFIX = {"prefix", "namespace", "schema"}
 _GIVEN = ("ttl", "timeout")  # by the kit, if a factory takes them
 _SERVER: dict[Home, str] = {"redis": "redis_url", "postgres": "postgres_url"}
@@ -85,7 +86,7 @@ def home_of(store: Store) -> Home | None:
         return "redis"
     if words & {"postgres", "pg", "dsn", "conninfo"} or "postgres" in named:
         return "postgres"
-    if words & (_FILE | _FOLDER) or "sqlite" in named:
+    if words & (_FILE | _FOLDER | {"database", "db"}) or "sqlite" in named:
         return "files"
     return None
 
@@ -217,7 +218,8 @@ def _meaning(name: str) -> str:
     if words & _OBJECT and not words & _ADDRESS:
         return ""
     kinds = (("address", _ADDRESS), ("folder", _FOLDER), ("prefix", _PREFIX), ("table", {"table"}), ("file", _FILE))
-    return next((kind for kind, its in kinds if words & its), "")
+    found = next((kind for kind, its in kinds if words & its), "")
+    return "file" if not found and words <= _DATABASE and words != {"name"} else found
 
 
 _VALUES: dict[tuple[str, Home], str] = {
