@@ -244,12 +244,11 @@ def _is_required(one: inspect.Parameter) -> bool:
 
 def _shape_of(found: Callable[..., Any]) -> type[Shape] | None:
     """Find the shape of the objects of a class, by an empty one; a function says by its annotation what it returns."""
-    if not inspect.isclass(found):
-        found = getattr(found, "__annotations__", {}).get("return")
-    if not inspect.isclass(found):
+    made: Any = found if inspect.isclass(found) else getattr(found, "__annotations__", {}).get("return")
+    if not inspect.isclass(made):
         return None
     try:
-        return shape_of(object.__new__(found))
+        return shape_of(object.__new__(made))
     except Exception:  # noqa: BLE001 - an abstract class, or one whose attributes need __init__: no shape is told
         return None
 
