@@ -168,9 +168,13 @@ def test_the_file_is_read_as_it_was_written_and_another_schema_is_refused(tmp_pa
 
 def test_a_row_is_a_real_run_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "REPORTS", tmp_path)
-    made = runs.run(Row("sound", "tests.kit.sound.memory:threads", ("msgspec",), layers="resume"), Path(sys.prefix))
+    made = runs.run(
+        Row("sound", "tests.kit.sound.memory:threads", ("msgspec",), layers="resume"), Path(sys.prefix), budget=None
+    )
     assert made.counts["not_offered"] == made.clauses == len(made.not_offered)
     assert (made.target, set(made.versions), made.findings) == ("tests.kit.sound.memory:threads", {"msgspec"}, ())
     assert (tmp_path / "tests.kit.sound.memory-threads.html").exists()
     with pytest.raises(runs.RunFailed, match="ended with 2"):
-        runs.run(Row("none", "tests.kit.stores:never_opens", ("msgspec",), layers="resume"), Path(sys.prefix))
+        runs.run(
+            Row("none", "tests.kit.stores:never_opens", ("msgspec",), layers="resume"), Path(sys.prefix), budget=None
+        )

@@ -47,7 +47,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     clauses: int  # of this contract, and of these layers, on that day
     started: str
     seconds: float
-    budget: float
+    budget: int | None  # seconds; None for a quick run, which does the least of every clause
     seed: int
     everturn: str
     commit: str

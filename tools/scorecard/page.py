@@ -85,7 +85,10 @@ def _row(result: Result) -> str:
     numbers = " | ".join(str(counts.get(status, 0)) for status in ("holds", "broken", "untested", "not_offered"))
     busy = "" if result.machine.busy_elsewhere is None else f"{result.machine.busy_elsewhere:g}"
     target = result.target.removeprefix(PEERS)
-    return f"| {result.store} | `{target}` | {numbers} | {result.seconds:.0f} | {busy} | {result.started[:10]} |\n"
+    run = "quick" if result.budget is None else f"{result.budget} s"
+    return (
+        f"| {result.store} | `{target}` | {run} | {numbers} | {result.seconds:.0f} | {busy} | {result.started[:10]} |\n"
+    )
 
 
 def _by_framework(rows: list[Result]) -> Mapping[str, list[Result]]:

@@ -28,11 +28,12 @@ class Row:
         """Name the row as a file can be named: `agents_peers-sqlite`, `sqlite`."""
         return self.target.removeprefix(PEERS).partition("://")[0].replace(":", "-")
 
-    def command(self, budget: int) -> list[str]:
-        """Spell the command that reproduces the row, but for files of reports."""
+    def command(self, budget: int | None) -> list[str]:
+        """Spell the command that reproduces the row, but for files of reports. Without a budget: the quick run."""
         layers = ["--layers", self.layers] if self.layers else []
         contract = ["--contract", CONTRACT_VERSION]
-        return ["everturn", "check", self.target, *contract, *layers, "--seed", str(SEED), "--budget", str(budget)]
+        length = ["--quick"] if budget is None else ["--budget", str(budget)]
+        return ["everturn", "check", self.target, *contract, *layers, "--seed", str(SEED), *length]
 
 
 PEERS = "examples.peers."

@@ -30,12 +30,14 @@ class RunFailed(Exception):
     """A run ended without a report; the text has its last words."""
 
 
-def run(row: Row, venv: Path, *, budget: int | None = None) -> Result:
-    """Run a row in the environment that has its packages. Raises RunFailed, subprocess.TimeoutExpired."""
-    seconds = row.budget if budget is None else budget
+def run(row: Row, venv: Path, *, budget: int | None) -> Result:
+    """Run a row in the environment that has its packages: for `budget` seconds, or the least of every clause (None).
+
+    Raises RunFailed, subprocess.TimeoutExpired.
+    """
     bin_folder = (venv / row.environment if row.environment else venv).absolute() / "bin"
     versions = _versions(bin_folder, row.packages)
-    command = row.command(seconds)
+    command = row.command(budget)
     REPORTS.mkdir(parents=True, exist_ok=True)
     report_file = REPORTS / f"{row.name}.json"
     report_file.unlink(missing_ok=True)
@@ -47,7 +49,7 @@ def run(row: Row, venv: Path, *, budget: int | None = None) -> Result:
         env=os.environ | {"NO_COLOR": "1"},
         capture_output=True,
         text=True,
-        timeout=3 * seconds + _SPARE,
+        timeout=3 * (budget or 0) + _SPARE,
         check=False,
     )
     busy = work.processors()
@@ -55,18 +57,18 @@ def run(row: Row, venv: Path, *, budget: int | None = None) -> Result:
         raise RunFailed(
             f"{shlex.join(command)} ended with {done.returncode}:\n{done.stdout[-800:]}{done.stderr[-800:]}"
         )
-    return result_of(row, read_json(report_file), budget=seconds, versions=versions, commit=_commit(), busy=busy)
+    return result_of(row, read_json(report_file), budget=budget, versions=versions, commit=_commit(), busy=busy)
 
 
 def result_of(
-    row: Row, report: RunReport, *, budget: float, versions: dict[str, str], commit: str, busy: float | None
+    row: Row, report: RunReport, *, budget: int | None, versions: dict[str, str], commit: str, busy: float | None
 ) -> Result:
     """Record a report as a row."""
     findings = [_finding(clause) for clause in report.clauses if clause.status in {"broken", "untested"}]
     return Result(
         store=row.store,
         target=row.target,
-        command=shlex.join(row.command(int(budget))),
+        command=shlex.join(row.command(budget)),
         contract=report.contract_version,
         clauses=len(report.clauses),
         started=report.started,
