@@ -18,6 +18,7 @@ from tools.scorecard.rows import PEERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "scorecard.md"
 CAUSES = Path(__file__).with_name("causes.toml")
+_NAMED = 10  # untested clauses of one reason; of more, only their number is told
 _LONGEST = 220  # characters of a story; --json and --html have it whole
 
 TOP = Path(__file__).with_name("page_top.md")
@@ -126,7 +127,7 @@ def _broken(row: Result, findings: list[Finding], known: tuple[Cause, ...]) -> I
         its = [finding for finding in left if cause.explains(row, finding)]
         left = [finding for finding in left if finding not in its]
         if its:
-            shown = "examined for [contract 1](peers.md)" if cause.shown == "earlier" else f"shown by: {cause.shown}"
+            shown = "examined [earlier](peers.md)" if cause.shown == "earlier" else f"shown by: {cause.shown}"
             yield f"- {_names(its)}: {cause.cause} ({shown})\n"
     for finding in left:
         yield f"- {_names([finding])}, *not examined*: {_told(finding)}\n"
@@ -139,7 +140,8 @@ def _untested(findings: list[Finding]) -> Iterator[str]:
         reason = "the budget was used up before" if "budget of" in finding.detail else _short(finding.detail)
         by_reason.setdefault(reason, []).append(finding)
     for reason, its in by_reason.items():
-        yield f"- untested: {_names(its)}: {_plain(reason)}\n"
+        which = _names(its) if len(its) <= _NAMED else f"{len(its)} clauses (latest.json names them)"
+        yield f"- untested: {which}: {_plain(reason)}\n"
 
 
 def _names(findings: list[Finding]) -> str:
