@@ -14,7 +14,7 @@ import msgspec
 
 from tools.scorecard import card
 from tools.scorecard.card import Card, Finding, Result
-from tools.scorecard.rows import PEERS
+from tools.scorecard.rows import PEERS, ROWS
 
 PAGE = Path(__file__).parents[2] / "docs" / "scorecard.md"
 CAUSES = Path(__file__).with_name("causes.toml")
@@ -74,7 +74,13 @@ def page(found: Card, known: tuple[Cause, ...]) -> str:
     rows = sorted(found.results, key=lambda result: (not result.store.startswith("everturn"), result.store))
     table = "".join(map(_row, rows))
     sections = [part for framework, its in _by_framework(rows).items() for part in _section(framework, its, known)]
-    return top + table + "".join(sections)
+    return top + table + _not_run(rows) + "".join(sections)
+
+
+def _not_run(rows: list[Result]) -> str:
+    there = {result.target for result in rows}
+    missing = [f"{row.store} (`{row.target.removeprefix(PEERS)}`)" for row in ROWS if row.target not in there]
+    return f"\nNot run for this page: {', '.join(missing)}.\n" if missing else ""
 
 
 def _machine(its: card.Machine) -> str:
