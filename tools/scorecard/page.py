@@ -80,7 +80,7 @@ def page(found: Card, known: tuple[Cause, ...]) -> str:
 def _not_run(rows: list[Result]) -> str:
     there = {result.target for result in rows}
     missing = [f"{row.store} (`{row.target.removeprefix(PEERS)}`)" for row in ROWS if row.target not in there]
-    return f"\nNot run for this page: {', '.join(missing)}.\n" if missing else ""
+    return f"\nNot run for this page, or not through on that machine: {', '.join(missing)}.\n" if missing else ""
 
 
 def _machine(its: card.Machine) -> str:
