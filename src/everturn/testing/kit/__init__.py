@@ -10,5 +10,5 @@ target.py           the store under test, found by name in any process; store_ur
 answers.py          which operations a target answered or refused during a clause
 call_limits.py      seconds that a call may take before it counts as hanging
 walks.py            random walks over all operations, compared with a model
-scaffold.py         a factory and a CI job for a project to start from
+scaffold.py         files for a project to start from; factory_text.py writes the factory of a store that was named
 """
