@@ -19,7 +19,7 @@ sequences.py     many operations in a row, compared with a model; retries and ve
 message_fields.py tool calls, ids, contents that are no text, values of all types
 long_sessions.py every change on 101 messages and more
 edge.py          unusual contents, sizes, ids; expiry.py time to live; expiry_of_parts.py of all that a session has
-faults.py        servers, disks and files that fail
+faults.py        servers that fail; file_faults.py disks and files that do
 recovery.py      calls that come after a fault: late replies, restarts, dry pools, cancelled tasks
 leaks.py         handles, threads and memory after many calls and faults
 crash.py         kill -9 and power loss
@@ -46,6 +46,7 @@ from everturn.testing.contract import (
     expiry,
     expiry_of_parts,
     faults,
+    file_faults,
     frameworks,
     isolation,
     items,
@@ -75,7 +76,7 @@ CLAUSES: tuple[Clause, ...] = collected(
         *(races, pops, concurrency, pauses, clocks),
         persistence,
         *(edge, message_fields, long_sessions, expiry, expiry_of_parts),
-        *(faults, recovery, leaks),
+        *(faults, file_faults, recovery, leaks),
         *(crash, syncing),
         compaction,
         *(resume, effects),

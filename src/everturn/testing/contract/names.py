@@ -39,6 +39,7 @@ def take(kit: Kit, store: Instance, *steps: Step) -> tuple[Outcome, ...]:
 
 def fill(kit: Kit, store: Instance, names: Sequence[str]) -> dict[str, list[tuple[SentMessage, ...]]]:
     """Store two turns in each session, one after the other. Returns those whose ids were not refused."""
+    takes_turns(kit, store)
     written: dict[str, list[tuple[SentMessage, ...]]] = {name: [] for name in names}
     for _ in range(2):
         fresh = {name: kit.turn() for name in written}
@@ -50,6 +51,13 @@ def fill(kit: Kit, store: Instance, names: Sequence[str]) -> dict[str, list[tupl
                 del written[name]
     kit.notes.append(f"{len(written)} of {len(names)} ids were accepted")
     return written
+
+
+def takes_turns(kit: Kit, store: Instance) -> None:
+    """Store a turn in an ordinary session, and read it. If all odd ids are refused, it is that which is shown."""
+    session, turn = kit.session(), kit.turn()
+    store.append(session, turn)
+    kit.same(store.read(session), [turn], "one turn was stored", session=session)
 
 
 def unharmed(kit: Kit, store: Instance, written: dict[str, list[tuple[SentMessage, ...]]], story: str) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from everturn.testing.faults.durable_files import DiskState, DurableFiles, restore
 from everturn.testing.faults.system_calls import SystemCallWatch
-from everturn.testing.kit.clause import ClauseRegistry, Untested
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
 from everturn.testing.kit.kit import Kit
 from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Outcome, Step
@@ -47,6 +47,8 @@ def watch_appends(kit: Kit) -> WatchedAppends:
         outcomes = store.run(*steps)
         end, lost = files.cut(), files.lost()
     store.kill()
+    if not files.writes and files.sent:
+        raise NotOffered("it writes no file in the process that calls it, and sends what it stores to another process")
     if not files.writes:
         raise Untested("no write to a file below its directory was seen: it may write by memory maps or io_uring")
     if not all(outcome.ok for outcome in outcomes):
