@@ -17,7 +17,7 @@ names.py         ids that a store's own encoding, columns or keys could take for
 frameworks.py    LangGraph's subgraphs and pending writes, ADK's applications and state
 sequences.py     many operations in a row, compared with a model; retries and versions that come late
 message_fields.py tool calls, ids, contents that are no text, values of all types
-long_sessions.py every change on 101 messages and more
+long_sessions.py every change on 101 messages and more; large_changes.py other calls in the middle of them
 edge.py          unusual contents, sizes, ids; expiry.py time to live; expiry_of_parts.py of all that a session has
 faults.py        servers that fail; file_faults.py disks and files that do
 recovery.py      calls that come after a fault: late replies, restarts, dry pools, cancelled tasks
@@ -50,6 +50,7 @@ from everturn.testing.contract import (
     frameworks,
     isolation,
     items,
+    large_changes,
     leaks,
     long_sessions,
     message_fields,
@@ -75,7 +76,7 @@ CLAUSES: tuple[Clause, ...] = collected(
         *(sequential, removal, snapshots, sequences, isolation, names, checkpoints, items, frameworks, refusals),
         *(races, pops, concurrency, pauses, clocks),
         persistence,
-        *(edge, message_fields, long_sessions, expiry, expiry_of_parts),
+        *(edge, message_fields, long_sessions, large_changes, expiry, expiry_of_parts),
         *(faults, file_faults, recovery, leaks),
         *(crash, syncing),
         compaction,
