@@ -15,6 +15,7 @@ clocks.py        clocks that differ, step back, or pass midnight
 persistence.py   other processes, reopening, os.fork
 names.py         ids that a store's own encoding, columns or keys could take for one another
 frameworks.py    LangGraph's subgraphs and pending writes, ADK's applications and state
+framework_races.py the same at once, and stopped at every point
 sequences.py     many operations in a row, compared with a model; retries and versions that come late
 message_fields.py tool calls, ids, contents that are no text, values of all types
 long_sessions.py every change on 101 messages and more; large_changes.py other calls in the middle of them
@@ -47,6 +48,7 @@ from everturn.testing.contract import (
     expiry_of_parts,
     faults,
     file_faults,
+    framework_races,
     frameworks,
     isolation,
     items,
@@ -74,7 +76,7 @@ from everturn.testing.results import CONTRACT_VERSION
 CLAUSES: tuple[Clause, ...] = collected(
     [
         *(sequential, removal, snapshots, sequences, isolation, names, checkpoints, items, frameworks, refusals),
-        *(races, pops, concurrency, pauses, clocks),
+        *(races, pops, framework_races, concurrency, pauses, clocks),
         persistence,
         *(edge, message_fields, long_sessions, large_changes, expiry, expiry_of_parts),
         *(faults, file_faults, recovery, leaks),
