@@ -22,6 +22,7 @@ long_sessions.py every change on 101 messages and more; large_changes.py other c
 edge.py          unusual contents, sizes, ids; expiry.py time to live; expiry_of_parts.py of all that a session has
 faults.py        servers that fail; file_faults.py disks and files that do
 recovery.py      calls that come after a fault: late replies, restarts, dry pools, cancelled tasks
+after_faults.py  an instance after a lock not had, a full disk, writes refused; refused calls beside others
 leaks.py         handles, threads and memory after many calls and faults
 crash.py         kill -9 and power loss
 syncing.py       syncs that are missing, seen from outside
@@ -37,6 +38,7 @@ import tomllib
 from importlib.resources import files
 
 from everturn.testing.contract import (
+    after_faults,
     checkpoints,
     clocks,
     compaction,
@@ -79,7 +81,7 @@ CLAUSES: tuple[Clause, ...] = collected(
         *(races, pops, framework_races, concurrency, pauses, clocks),
         persistence,
         *(edge, message_fields, long_sessions, large_changes, expiry, expiry_of_parts),
-        *(faults, file_faults, recovery, leaks),
+        *(faults, file_faults, recovery, after_faults, leaks),
         *(crash, syncing),
         compaction,
         *(resume, effects),

@@ -147,6 +147,7 @@ def day_ends(kit: Kit) -> None:
     stored(store, session, turns[0])
     snapshot = store.save_snapshot(session) if kit.offers("rollback") else None
     stored(store, session, turns[1])
+    other = store
     for number, (name, later) in enumerate(ENDS.items(), 2):
         store.set_clock(later)
         kit.same(store.read(session), turns[:number], f"a {name} ended since the first turn", session=session)

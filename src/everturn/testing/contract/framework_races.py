@@ -47,8 +47,8 @@ def _modes(kit: Kit) -> list[SweepMode]:
 
 @registry.clause(
     "killed-in-put-writes",
-    "A process killed at any driver call of put_writes leaves all writes of the task or none, and a retry makes them all.",
-    incident="Writes put one by one: after a crash a task has half of its writes, counts as done, and never runs again.",
+    "A process killed at any driver call of put_writes leaves all writes of the task or none, and a retry has all.",
+    incident="Writes put one by one: a task has half of them after a crash, counts as done, and never runs again.",
     needs=["pending_writes", "processes"],
     weight=2,
 )
@@ -124,7 +124,7 @@ def subgraphs_at_once(kit: Kit) -> None:
             found = [seen.content for seen in reader.call("read_in", session, namespace)]
             kit.check(
                 not outcome.ok or found[-len(turn) :] == [sent.content for sent in turn],
-                f"two namespaces at once: what was put in {namespace!r} is not its latest state, which ends {found[-3:]}",
+                f"two namespaces at once: {namespace!r} does not end with what was put there, but {found[-3:]}",
                 session=session,
             )
 
@@ -180,7 +180,7 @@ def _state_of_all(kit: Kit, reader: Instance, session: str, ended: list[Ended]) 
 @registry.clause(
     "killed-in-append-event",
     "A process killed at any driver call of append_event leaves the event and its state, or neither.",
-    incident="The event is committed, and then the state: after a crash the order is in the history and not in the cart.",
+    incident="The event is committed, and then the state: after a crash the order is in the history alone.",
     needs=["state", "processes"],
     weight=2,
 )

@@ -44,8 +44,8 @@ def _stopped(kit: Kit, store: Instance, step: Step, n: int) -> bool:
 
 @registry.clause(
     "large-turn-at-once",
-    "A turn of many messages is whole or absent: for a reader beside it, and when its process is killed in the middle.",
-    incident="DynamoDB writes 25 items at a time: a worker dies in a turn of 40, and the model answers half a question.",
+    "A turn of many messages is whole or absent: for a reader beside it, and if its process is killed in the middle.",
+    incident="DynamoDB writes 25 items at a time: a worker dies in a turn of 40, and the model sees half of it.",
     needs=["appends", "lists", "processes"],
     weight=2,
 )
@@ -81,7 +81,7 @@ def _turn(kit: Kit, session: str) -> Step:
 @registry.clause(
     "append-in-long-change",
     "A turn stored while a long session is trimmed, replaced, rolled back, cleared or copied is kept, or goes with it.",
-    incident="Up to 100 messages a trim is one statement, above it reads and writes back: what came in between is gone.",
+    incident="A trim of over 100 messages reads and writes back, a shorter one does not: what came in between is gone.",
     needs=["appends", "lists", "processes", "clear|trim|replace|rollback"],
     weight=2,
 )

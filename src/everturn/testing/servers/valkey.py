@@ -62,6 +62,10 @@ class ValkeyServer(Server):
         """Let every key of database 0 that expires do so this much earlier, as if the time had passed."""
         self.command("EVAL", _AGE, 0, round(seconds * 1000))
 
+    def refuse_writes(self, *, refuse: bool) -> None:
+        """Refuse every command that writes, as without memory left; or take them again."""
+        self.command("CONFIG", "SET", "maxmemory", 1 if refuse else 0)
+
     def in_sync(self) -> bool:
         """Whether a replica has all data of its master and follows it."""
         try:
