@@ -4,6 +4,28 @@ import everturn
 
 store = everturn.open("sqlite:///memory.db")
 store.add_messages("customer-42", [everturn.ChatMessage("user", "My order is 1234.")])
+
+The folders, from the top of the layers to the bottom (docs/architecture.md has the picture):
+
+cli/ web/          the command and the inspector; ui/ has the parts that both use
+adapters/          LangGraph, OpenAI Agents and other frameworks
+testing/           the contract kit, golden files, servers for tests
+bench/             `everturn bench`
+transfer/          copies, exports and imports
+store/             MemoryStore and AsyncMemoryStore
+backends/          SQLite, Redis, PostgreSQL, DynamoDB
+core/              pure rules
+
+The modules:
+
+connect.py         open, open_async, from_client; option_values.py reads their options
+model.py           the values that users hold: ChatMessage, Receipt, Snapshot, ...; session_info.py, effect.py,
+                   copy_report.py and health_report.py have those of one method each
+errors.py          every error
+backend.py         the protocol of a backend, with its guarantees
+events.py          every event that is logged; telemetry.py metrics and spans
+private_files.py   files that only their owner can read
+_pydantic.py       ChatMessage inside Pydantic models
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 BACKENDS = {"sqlite": {"server", "redis_url"}, "valkey": {"files", "system_calls", "corrupt", "vfs"}}
 ALL_LACK = {"key", "expected_version", "trim", "trim_keeps_prompts", "clear_all", "tool_calls", "summaries"}
 ALL_LACK |= {"compact", "pays_once", "lease", "fence", "effects"}
+ALL_LACK |= {"items", "hold", "subgraphs"}
 ALL_LACK |= {"pending_writes", "applications", "state", "delete_message"}  # but for the one that has them
 # Clauses about servers that stores of ours give no occasion for, with what the kit says of them.
 GIVE_NO_OCCASION = {"cut-in-commit": "no COMMIT or EXEC is sent: a change is one request"}

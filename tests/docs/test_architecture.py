@@ -28,6 +28,7 @@ IN_EVERY = {"__init__.py", "errors.py", "messages.py", "items.py", "schema/"}
 WORDS = {"everturn.transfer.protocol", "everturn.transfer.session_lines"}
 
 
+PACKAGES = sorted({path.parent for path in SOURCE.rglob("__init__.py")})
 LAST = len(draw_layers.ROWS) - 1  # a row of its own: values, errors and rules know each other
 
 
@@ -44,6 +45,21 @@ def defined_in(file: Path) -> set[str]:
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_is_named_exists(name: str) -> None:
     assert name in IN_EVERY or (SOURCE / name).exists() or (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda path: path.name)
+def test_a_package_names_each_of_its_modules(folder: Path) -> None:
+    """The docstring of its `__init__` is the map of a folder. A line that begins with a file names one that exists."""
+    page = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or ""
+    modules = {
+        path.name
+        for path in folder.iterdir()
+        if (path.suffix == ".py" and path.stem not in {"__init__", "__main__"}) or (path / "__init__.py").exists()
+    }
+    left_out = {name for name in modules if not re.search(rf"(?<![\w.]){re.escape(name)}\b", page)}
+    gone = {name for name in re.findall(r"^ *(\w+\.py)", page, re.MULTILINE) if not (folder / name).exists()}
+    assert not left_out
+    assert not gone
 
 
 def test_the_page_names_functions() -> None:

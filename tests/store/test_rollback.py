@@ -1,4 +1,4 @@
-"""Rollback to a version, or to a snapshot."""
+"""Rollback to a version, or to a snapshot: it takes everything along that was said since."""
 
 from __future__ import annotations
 
@@ -6,8 +6,51 @@ from typing import Any
 
 import pytest
 
-from everturn import InvalidInput, KeyReused, SessionNotFound, SnapshotNotFound, VersionConflict
-from tests.store.speech import say, say_each, words
+from everturn import (
+    InvalidInput,
+    KeyReused,
+    Record,
+    SessionNotFound,
+    SnapshotNotFound,
+    Summary,
+    ToolCall,
+    VersionConflict,
+)
+from tests.store.speech import say, say_each, user, words
+
+
+def test_a_rollback_takes_tool_calls_summaries_and_records_along(store: Any) -> None:
+    def turn(number: int) -> list[Any]:
+        embedding = [float(number), 1.0]
+        return [
+            user(f"m{number}"),
+            ToolCall("f", number),
+            Summary(f"s{number}", embedding, (1, 1)),
+            Record("r", number),
+        ]
+
+    store.append("a", turn(1))
+    snapshot = store.save_snapshot("a")
+    before = store.state("a").entries
+    store.append("a", turn(2))
+    store.rollback_to_snapshot("a", snapshot)
+    assert store.state("a").entries == before
+    assert [call.arguments for call in store.get_tool_calls("a")] == [1]
+    assert [summary.text for summary in store.get_summaries("a")] == ["s1"]
+    assert [hit.summary.text for hit in store.search_summaries("a", [2.0, 1.0])] == ["s1"]
+    assert store.find("m2", session_id="a") == []
+
+
+def test_an_undo_brings_back_the_tool_calls_and_summaries_that_a_rollback_took(store: Any) -> None:
+    snapshot = store.save_snapshot("a")
+    store.append("a", [user("m"), ToolCall("f", 1), Summary("s", [1.0, 0.0], (1, 1)), Record("r", 1)])
+    said = store.state("a").entries
+    store.rollback_to_snapshot("a", snapshot)
+    assert (store.get_tool_calls("a"), store.get_summaries("a")) == ([], [])
+    store.undo("a")
+    assert store.state("a").entries == said
+    assert [call.arguments for call in store.get_tool_calls("a")] == [1]
+    assert [hit.summary.text for hit in store.search_summaries("a", [1.0, 0.0])] == ["s"]
 
 
 def test_a_session_returns_to_a_version(store: Any) -> None:

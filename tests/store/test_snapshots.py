@@ -1,4 +1,4 @@
-"""Snapshots and rollback: they outlive each other, and a rollback takes everything along."""
+"""Snapshots, and the rollbacks that they outlive. test_rollback.py has what a rollback takes along."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from everturn import InvalidInput, Record, SessionNotFound, Snapshot, SnapshotNotFound, Summary, ToolCall
+from everturn import InvalidInput, SessionNotFound, Snapshot, SnapshotNotFound
 from tests.integration.children import run
 from tests.store.other_process import roll_back_and_say
 from tests.store.places import Place
-from tests.store.speech import say, say_each, user, words
+from tests.store.speech import say, say_each, words
 
 
 def test_a_snapshot_says_what_it_is_of(store: Any, clock: Any) -> None:
@@ -49,28 +49,6 @@ def test_a_rollback_takes_a_snapshot_or_its_id(store: Any) -> None:
     say(store, "a", "2")
     store.rollback_to_snapshot("a", snapshot.id)
     assert words(store, "a") == ["1"]
-
-
-def test_rollback_takes_everything(store: Any) -> None:
-    def turn(number: int) -> list[Any]:
-        embedding = [float(number), 1.0]
-        return [
-            user(f"m{number}"),
-            ToolCall("f", number),
-            Summary(f"s{number}", embedding, (1, 1)),
-            Record("r", number),
-        ]
-
-    store.append("a", turn(1))
-    snapshot = store.save_snapshot("a")
-    before = store.state("a").entries
-    store.append("a", turn(2))
-    store.rollback_to_snapshot("a", snapshot)
-    assert store.state("a").entries == before
-    assert [call.arguments for call in store.get_tool_calls("a")] == [1]
-    assert [summary.text for summary in store.get_summaries("a")] == ["s1"]
-    assert [hit.summary.text for hit in store.search_summaries("a", [2.0, 1.0])] == ["s1"]
-    assert store.find("m2", session_id="a") == []
 
 
 def test_rollbacks_remove_no_snapshot(store: Any) -> None:

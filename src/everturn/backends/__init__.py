@@ -3,5 +3,6 @@
 sqlite/    inside the process, in one file: the default
 redis/     Redis and Valkey, by Lua scripts
 postgres/  PostgreSQL, by functions in the database
+dynamodb/  DynamoDB, by conditional transactions
 _shared/   pieces that several of them use
 """

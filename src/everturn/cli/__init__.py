@@ -4,8 +4,10 @@ app.py              the list of commands, and the first page of help
 arguments.py        opens the store of a URL; finds a session, a snapshot or a version by the name it was given
 output.py           text for people, JSON for scripts, control characters escaped
 entries.py          entries as lines of a terminal; adapter_records.py puts records of adapters into words
+entry_windows.py    entries of a long session, printed while they are read
 inspect.py log.py serve.py                        commands that read: sessions, show, snapshots, diff, tail, log, serve
-change.py           commands that change a session
+init.py             creates the table, schema or file of a store
+change.py erase.py effects.py                     commands that change a session, erase sessions, resolve effects
 transfer.py backup.py                             export, import, copy, backup
 verify.py doctor.py check.py bench.py golden.py   commands that test a store, a machine, a file
 foreign/            SQLite files of other stores, imported

@@ -8,9 +8,12 @@ plan_change.py      the rules of every change, and what it writes; the reference
 paths.py            the entries that a state shows, as ranges of seqs
 branches.py         questions about paths, answered without walking them
 effects.py          effects: requests, and the row of one
+leases.py           leases: requests, the row of one, and when a lease is lost
 facts.py            facts that sessions are found by
 tool_calls.py       calls and their results: ids, orphans, pairs
 healing.py          a prompt that models accept, out of any history
+prompts.py          estimates of tokens, summaries as messages, summaries that stand for hidden messages
+prompt_plan.py      which of the newest messages fit a prompt
 trimming.py         which of the newest turns a trim keeps
 text_search.py      whether an entry mentions a text
 numbers.py          counts, sizes and durations as people say them

@@ -2,8 +2,8 @@
 
 A lease is the right to work on a session for a while. Its token grows with every holder: a change that names a lease is
 applied only while the stored token is that one and its time is not over. So whoever lost it can change nothing with it.
-SQLite and the example backend call `change_lease` and `is_fenced_off`; Redis (_lease.lua) and PostgreSQL do the same
-steps where the data is.
+SQLite, DynamoDB and the example backend call `change_lease` and `is_fenced_off`; Redis (_lease.lua) and PostgreSQL do
+the same steps where the data is.
 """
 
 from __future__ import annotations

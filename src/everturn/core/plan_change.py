@@ -1,8 +1,8 @@
 """Plans a change: the rules it must pass, and the rows it will write. Everything is checked before the first write.
 
-This is the reference for every backend. SQLite and the example backend call it; Redis's scripts (_change.lua) and
-PostgreSQL's functions (schema/) do the same steps where the data is, and are read against it. It writes nothing, and
-asks a Reader for the little it needs of the log, within the transaction of the change.
+This is the reference for every backend. SQLite, DynamoDB and the example backend call it; Redis's scripts (_change.lua)
+and PostgreSQL's functions (schema/) do the same steps where the data is, and are read against it. It writes nothing,
+and asks a Reader for the little it needs of the log.
 """
 
 from __future__ import annotations

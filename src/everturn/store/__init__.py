@@ -1,18 +1,34 @@
 """The two stores that users call, and the operations behind their methods.
 
-sync.py         MemoryStore: every method blocks
-aio.py          AsyncMemoryStore: every method is awaited
-operations.py   Operations: the methods of both, as one class
-changes.py      the methods that change a session
-trim.py         trim, a change that reads before it writes
-fold.py         fold, the other one, with a model in between
-context.py      get_context: the newest turns that fit, and what stands before them
-key_lookup.py   get_turn: the turn that was written with a key
-pages.py        pages of a history, newest first
-reads.py        the methods that read
-entry_reader.py rows of entries, decoded as a backend hands them over
-maintenance.py  clear_all, erase, compact, verify: long work in steps
-arguments.py    checks of arguments
-retries.py      one request, sent until it is answered or its time is up
-outcomes.py     a backend's answer as the receipt or the error that callers see
+sync.py            MemoryStore: every method blocks
+aio.py             AsyncMemoryStore: every method is awaited
+operations.py      Operations: the methods of both, as one class
+
+Changes:
+
+changes.py         turns, snapshots, rollback, undo, clear, TTL, fork
+trim.py            trim, a change that reads before it writes
+fold.py            fold, the other one, with a model in between
+leases.py          leases, and the objects that hold one; lease_holder.py a lease as a value that changes name
+effects.py         effects: begun, finished, failed, and `once` around them
+facts.py           facts that sessions are found by
+maintenance.py     clear_all, erase, compact, verify: long work in steps; erase_many.py erases many sessions
+
+Reads:
+
+reads.py           histories, tool calls, summaries, snapshots, sessions
+context.py         get_context: the newest turns that fit, and the messages before them
+key_lookup.py      get_turn: the turn that was written with a key
+pages.py           pages of a history, newest first
+entry_reader.py    rows of entries, decoded as a backend hands them over
+healed_prompts.py  prompts that a model accepts
+health.py          health: one look at the backend
+
+What all of them use:
+
+arguments.py       checks of arguments
+change_sender.py   one change: its request, its call id, its answer
+retries.py         one request, sent until it is answered or its time is up
+outcomes.py        a backend's answer as the receipt or the error that callers see
+observed.py        failures logged, calls measured; call_spans.py measures one call
 """

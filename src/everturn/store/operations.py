@@ -1,6 +1,7 @@
 """Operations: the methods of a store, written once for MemoryStore and AsyncMemoryStore.
 
-Each checks its arguments, sends a request to the backend, and turns the answer into a value or an error.
+Each checks its arguments, sends a request to the backend, and turns the answer into a value or an error. The methods of
+changes.py (add_messages, rollback, ...) come by way of effects.py and trim.py, which call them.
 """
 
 from __future__ import annotations

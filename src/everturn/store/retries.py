@@ -1,6 +1,7 @@
 """Decides whether a request is sent again after a transient fault, until it is answered or the time-out is over.
 
-Backends handle redirections and waits for locks themselves. Adapters and trim repeat a change that met a conflict.
+Backends themselves handle redirections of a cluster, waits for locks, scripts that a server has forgotten, and requests
+that DynamoDB throttled. Adapters and trim repeat a change that met a conflict.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ entries.py             entries as HTML
 compare.py             two versions, side by side
 search.py              text, in one session or in all
 actions.py             forms that change a session
+effects.py             effects of a session, on its page and on that of a rollback
 reports.py             reports of the contract kit
 server_sent_events.py  pages that follow changes
 static/                one script, one style sheet; nothing is loaded from elsewhere

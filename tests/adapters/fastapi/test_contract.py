@@ -10,7 +10,7 @@ from tests.adapters.checking import BACKENDS, RUNS, hold
 
 LACKS = {"checkpoints", "tasks", "twins", "pop", "trim_keeps_prompts", "tool_calls", "summaries"}
 LACKS |= {"compact", "pays_once", "lease", "fence", "effects", "pending_writes", "applications", "state"}
-LACKS |= {"delete_message"}
+LACKS |= {"delete_message", "items", "hold", "subgraphs"}
 
 
 @pytest.mark.parametrize(("backend", "clauses"), RUNS)

@@ -8,7 +8,8 @@ import pytest
 
 from tests.adapters.checking import ALL_LACK, BACKENDS, SNAPSHOTS, hold
 
-LACKS = (ALL_LACK | SNAPSHOTS | {"appends", "tasks", "latest", "pop", "replace"}) - {"pending_writes"}
+LACKS = ALL_LACK | SNAPSHOTS | {"appends", "tasks", "latest", "pop", "replace"}
+LACKS -= {"pending_writes", "hold", "subgraphs"}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

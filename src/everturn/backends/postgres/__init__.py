@@ -6,6 +6,7 @@ batching.py           changes of an event loop that wait together, in one statem
 change_wire.py        changes as parameters of functions, rows as outcomes
 arrays.py             arrays as parameters
 reads.py              rows of a read as entries, session and state
+listing.py            pages of sessions: the statement, its parameters, its rows
 compaction.py         the steps of compact
 fork_session.py       the steps of a long fork
 transfer.py           sessions in and out, for copies between backends

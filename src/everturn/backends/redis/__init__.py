@@ -3,6 +3,7 @@
     __init__.py       opens a backend: by URL and options, or over a client that is given to us
     backend.py        RedisBackend: every operation, written once for blocking and asynchronous stores
     changes.py        a change to the arguments of its script, and the script's answer to an outcome
+    effects.py        leases and effects: arguments of their scripts, and answers
     scripts.py        which script carries out a change; loads lua/
     lua/              the scripts: every change is one of them
     session_state.py  facts, state and path of a session; reads.py its entries

@@ -1,6 +1,6 @@
 """SQLite inside the process: the default backend, and the entry point of the scheme `sqlite` (URLs and options).
 
-An append goes down this list, each file once: store/sync.py, store/changes.py, then here
+An append comes from store/changes.py, and goes down this list:
 
 backend.py          the operations of the protocol; async_backend.py runs them for an event loop
 group_commit.py     queue of changes: the thread that leads begins a transaction, and takes a batch
@@ -13,21 +13,22 @@ Other operations:
 
 reads.py            reads of one session; visible_ranges.py finds their ranges, log_rows.py fetches these, and
                     lost_entries.py notices lost rows
+leases.py           leases taken, renewed and released; effects.py the rows of effects
 listing.py          pages of sessions, and text search
 fork_session.py     a state of a session copied into a new session
 transfer.py         exports and imports, for copies between backends
 compaction.py       which rows of a live session can go; maintenance.py removes rows, and erases
 verify.py           everything stored, checked; doctor.py checks the file's surroundings, backup.py copies it
+health.py           the write lock, the disk and the WAL, for probes
 
 The file:
 
 database.py         connections lent out and taken back; connections.py sets one up
 child_processes.py  connections closed before an os.fork
-file_paths.py       paths checked, files created
+file_paths.py       paths checked, files created; read_only_files.py opens a file without writing to it
 page_checksums.py   checksums of pages, by SQLite's cksumvfs
 schema.py           migrations in schema/*.sql: the stored form by version
 statements.py       loads the .sql file of a module, which has the module's name
-clock.py            the time that decides what has expired
 errors.py           SQLite's errors as everturn's
 """
 

@@ -69,7 +69,7 @@ class Connection(apsw.Connection):
     namespace: str
     patience: Patience
     seen: Stamp | None = None  # of a file that was opened as one that nobody changes; see read_only_files.py
-    lives_from: float  # the moment from which a TTL of the present change counts; see clock.py
+    lives_from: float  # the moment from which a TTL of the present change counts; see _shared/steady_clock.py
 
     def holds_an_old_snapshot(self) -> bool:
         """Whether a statement is still open outside a transaction: every later read would show its moment.

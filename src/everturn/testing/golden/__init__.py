@@ -8,6 +8,7 @@ marks.py           the marks of a test; names.py the file names of artifacts; or
 database_file.py   the files of one test; pytest_run.py the state of one pytest process
 subprocesses.py    a test's function in a new process; child_main.py runs there; pickle_by_name.py finds the function
 inspector.py       talks to the process that opens database files
+errors.py          the two errors of golden files
 
 In the process that opens database files:
 

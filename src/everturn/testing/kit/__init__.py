@@ -7,5 +7,8 @@ runner.py           runs clauses within a budget; selection.py chooses them; par
 environment.py      the environment of a run: worker processes, private servers, directories, time limits
 shared_store.py     the place and instances that clauses share
 target.py           the store under test, found by name in any process; store_urls.py makes factories of URLs
+answers.py          which operations a target answered or refused during a clause
+call_limits.py      seconds that a call may take before it counts as hanging
+walks.py            random walks over all operations, compared with a model
 scaffold.py         a factory and a CI job for a project to start from
 """

@@ -6,4 +6,7 @@ worker.py         a worker's main loop
 messages.py       jobs and reports, as values
 instance.py       one opened instance of the target
 fresh_process.py  steps in a fresh `python -c`
+shifted_clock.py  a wall clock of its own for one process
+fake_model.py     the model that a compaction asks for a summary
+process_limits.py limits on files and on their size; process_usage.py handles, threads and memory in use
 """

@@ -1,1 +1,1 @@
-"""Contenders on one Redis server, named by its URL."""
+"""Contenders on one Redis server, named by its URL. bare.py is the bare driver."""
