@@ -42,8 +42,10 @@ def _file_locked(kit: Kit, store: Instance, session: str) -> bool:
 
 
 def _disk_full(kit: Kit, store: Instance, session: str) -> bool:
+    del session
     store.limit("fsize", 0)
-    outcome = store.take(Step("append", session, (kit.turn(),)))
+    # Not recorded, and so in a session of its own: the record of the calls is a file of the same process.
+    outcome = store.take_unrecorded(Step("append", kit.session(), (kit.turn(),)))
     store.limit("fsize", None)
     return not outcome.ok
 

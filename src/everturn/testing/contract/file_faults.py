@@ -12,11 +12,13 @@ from everturn.testing.contract.faults import attempt, check_in_time, judge_later
 from everturn.testing.faults import files
 from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
 from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.shapes import ReadMessage, SentMessage
 from everturn.testing.workers.controller import JobFailed
-from everturn.testing.workers.messages import FactoryHook, Ready, Step
+from everturn.testing.workers.messages import CallerSteps, Do, Done, FactoryHook, Ready, Step
 
 registry = ClauseRegistry("faults")
+FILLING = 30  # turns that are stored on a disk that is nearly full
 
 
 @registry.clause(
@@ -30,16 +32,34 @@ def disk_full(kit: Kit) -> None:
     largest = max((path.stat().st_size for path in _files(store.place)), default=0)
     # A file may grow by this much. A store whose files are small is full when none may be larger than a page.
     for room in (largest + 64 * 1024, 1024, 0):
-        store.limit("fsize", room)
-        turns = [_padded(kit) for _ in range(30)]
-        outcomes = store.run(*(Step("append", session, (turn,)) for turn in turns), Step("read", session))
-        store.limit("fsize", None)
-        store.take(Step("append", session, (kit.turn(),)))
-        judge_later(kit, session)
-        if refused := sum(not outcome.ok for outcome in outcomes):
-            kit.notes.append(f"with room for files of {room:,} bytes, {refused} of {len(outcomes)} calls failed")
+        if refused := _refused_with(kit, store, room):
+            kit.notes.append(f"with room for files of {room:,} bytes, {refused} of {FILLING} appends failed")
+            store.take(Step("append", session, (kit.turn(),)))
+            judge_later(kit, session)
             return
     raise NotOffered("it writes no file in the process that calls it: what has its files is another process")
+
+
+def _refused_with(kit: Kit, store: Instance, room: int) -> int:
+    """Append to a session with room for files of so many bytes. Returns how many appends were refused.
+
+    Nothing is recorded: the record of the calls is a file of the same process.
+    """
+    session, turns = kit.session(), [kit.turn(), *(_padded(kit) for _ in range(FILLING))]
+    store.take_unrecorded(Step("append", session, (turns[0],)))
+    store.limit("fsize", room)
+    job = Do(store.slot, (CallerSteps(store.name, tuple(Step("append", session, (turn,)) for turn in turns[1:])),))
+    outcomes = kit.ask(store.worker, job, Done).outcomes[0]
+    store.limit("fsize", None)
+    read = kit.open("later").take_unrecorded(Step("read", session))
+    kit.check(read.ok, f"the disk was full for a while, and reading raised {read.fault}", session=session)
+    found: list[ReadMessage] = read.value
+    acknowledged = [turns[0], *(turn for turn, outcome in zip(turns[1:], outcomes, strict=True) if outcome.ok)]
+    # What was refused may be there all the same, but whole.
+    contents = {seen.content for seen in found}
+    there = [turn for turn in turns if turn in acknowledged or turn[0].content in contents]
+    kit.same(found, there, f"the disk was full: {len(acknowledged)} turns were acknowledged", session=session)
+    return sum(not outcome.ok for outcome in outcomes)
 
 
 def _padded(kit: Kit) -> tuple[SentMessage, ...]:

@@ -247,7 +247,7 @@ def cancelled_calls(kit: Kit) -> None:
         return done.stops >= n
 
     def cancelled_removal_at(operation: str, n: int, session: str) -> bool:
-        """The same for what no history knows: the session is not recorded, and only the others are looked at."""
+        """Cancel what no history knows: the session is not recorded, and only the others are looked at."""
         for _ in range(3):
             store.take_unrecorded(Step("append", session, (kit.turn(),)))
         step = Step(operation, session, (0,) if operation == "delete_message" else ())
