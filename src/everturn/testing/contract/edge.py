@@ -15,7 +15,7 @@ from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Outcome, Step
 
 registry = ClauseRegistry("edge")
-SLOWEST = 30.0  # seconds that 1,001 messages may take
+SLOWEST = 60.0  # seconds that 1,001 messages may take
 
 
 def turn_of(kit: Kit, contents: Sequence[Any]) -> list[tuple[SentMessage, ...]]:
