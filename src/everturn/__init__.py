@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         VersionConflict,
     )
     from everturn.health_report import Health
+    from everturn.held_lease import HeldLease
     from everturn.model import (
         Change,
         ChatMessage,
@@ -99,6 +100,7 @@ __all__ = [
     "EffectInDoubt",
     "ErasureReceipt",
     "Health",
+    "HeldLease",
     "Hit",
     "InvalidInput",
     "KeyReused",
@@ -138,6 +140,7 @@ _HOMES = {
     "everturn.store.aio": ("AsyncMemoryStore",),
     "everturn.transfer.copy_stores": ("copy", "copy_async"),
     "everturn.health_report": ("Health",),
+    "everturn.held_lease": ("HeldLease",),
     "everturn.model": (
         "Change",
         "ChatMessage",

@@ -43,13 +43,20 @@ importlib.import_module({module!r})
 
 
 ALL_CLAUSES = frozenset(clause.id for clause in CLAUSES)
-# Kills, faults and a thousand messages mostly test the store below an adapter; a plain process imports the framework
-# once more. `make deep` has them for every adapter, `make test` for LangGraph's.
-MAIN_CLAUSES = frozenset(clause.id for clause in CLAUSES if clause.layer not in {"crash", "faults"}) - {
-    *("long-history", "long-clear", "long-trim", "long-snapshot", "long-replace", "long-latest", "long-read"),
-    *("killed-in-long-change", "killed-in-pop"),
-    *("plain-process", "paused-in-append", "paused-in-change", "dead-owner"),
-}
+# Kills, faults, clocks, long sessions and most races test the store below an adapter more than the adapter; a plain
+# process imports the framework once more. `make deep` has them for every adapter, `make test` for LangGraph's.
+RACES = {"append-append", "append-read", "append-clear", "append-pop", "append-replace", "pop-pop", "delete-message"}
+RACES |= {"processes-lose-nothing", "tasks-lose-nothing", "whole-turns", "sees-later-writes", "open-together"}
+LONG = {"long-history", "large-turn", "long-clear", "long-trim", "long-snapshot", "long-replace", "long-latest"}
+LONG |= {"long-read", "killed-in-long-change", "plain-process", "sequences"}
+MAIN_CLAUSES = (
+    frozenset(
+        clause.id
+        for clause in CLAUSES
+        if clause.layer not in {"crash", "faults"} and (clause.layer != "concurrency" or clause.id in RACES)
+    )
+    - LONG
+)
 RUNS = [("sqlite", MAIN_CLAUSES), deep(("sqlite", ALL_CLAUSES)), deep(("valkey", ALL_CLAUSES))]
 
 

@@ -127,3 +127,22 @@ def test_a_read_of_the_latest_costs_the_same_at_any_length(store: everturn.Memor
     bill.begin()
     store.get_history("a", limit=20)
     assert bill.line() == short
+
+
+def test_a_prompt_costs_the_same_however_many_summaries_there_are(store: everturn.MemoryStore, bill: Bill) -> None:
+    """Each fold leaves one. The latest is enough."""
+
+    def prompt() -> str:
+        for _ in range(2):
+            for _ in range(20):
+                store.save_context("a", SHORT, SHORT)
+            store.fold("a", lambda *_: "so far", max_messages=20)
+        for _ in range(20):
+            store.save_context("a", SHORT, SHORT)
+        bill.begin()
+        assert store.get_context("a", max_messages=20).summaries[0].text == "so far"
+        return bill.line()
+
+    few = prompt()
+    store.append("a", [everturn.Summary(f"{number}", [1.0], (1, 1)) for number in range(200)])
+    assert prompt() == few

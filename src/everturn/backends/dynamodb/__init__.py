@@ -97,5 +97,5 @@ async def _opened(url: str, options: Mapping[str, Any], deadline: float, *, bloc
     except BaseException:
         await client.close()
         raise
-    backend = DynamoDBBackend(client, options.get("namespace", ""))
+    backend = DynamoDBBackend(client, options.get("namespace", ""), read_only=read_only)
     return refuse_changes(backend, f"the store on {client.name}") if read_only else backend

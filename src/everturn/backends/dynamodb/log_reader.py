@@ -149,18 +149,21 @@ class LogReader:
             found += (row for row in rows if row[0] in group)
         return found
 
-    async def summaries(self, first: int, last: int, *, latest: int | None = None) -> list[int]:
-        """List the seqs of the summaries from `first` to `last`, in order; with `latest`, about as many, at the end."""
+    async def summaries(self, first: int, last: int) -> list[int]:
+        """List the seqs of the summaries from `first` to `last`, in order."""
+        newest_first = [seq async for some in self.summaries_back(first, last) for seq in some]
+        return newest_first[::-1]
+
+    async def summaries_back(self, first: int, last: int, wanted: int | None = None) -> AsyncIterator[list[int]]:
+        """Yield the seqs of the summaries from `first` to `last`, newest first, a page at a time.
+
+        `wanted`: about how many, if not all.
+        """
         if first > last:
-            return []
+            return
         low, high = self._sk(SUMMARY, number(first)), self._sk(SUMMARY, number(last))
-        seqs: list[int] = []
-        newest = latest is not None
-        async for page in self.table.pages(self.pk, low, high, self.deadline, newest=newest, limit=latest, only="sk"):
-            seqs += (int(item["sk"]["S"].rpartition("/")[2]) for item in page)
-            if latest is not None and len(seqs) >= latest:
-                break
-        return sorted(seqs)
+        async for page in self.table.pages(self.pk, low, high, self.deadline, newest=True, limit=wanted, only="sk"):
+            yield [int(item["sk"]["S"].rpartition("/")[2]) for item in page]
 
     # --- changes -----------------------------------------------------------------------------------------------------
 

@@ -252,10 +252,13 @@ class _Handover:
         if state.cleared >= state.floor:
             return ()
         ranges = path(state.head, await self._log.jumps())
-        seqs = await self._log.summaries(state.cleared + 1, state.head)
-        on_path = [seq for seq in seqs if contains(ranges, seq)]
-        rows = [row for row in await self._log.entries(on_path[-FRONT_SUMMARIES:]) if row[4] == SUMMARY]
-        return tuple(rows)
+        on_path: list[int] = []  # newest first: a session may have been folded thousands of times
+        async for seqs in self._log.summaries_back(state.cleared + 1, state.head, 2 * FRONT_SUMMARIES):
+            on_path += (seq for seq in seqs if contains(ranges, seq))
+            if len(on_path) >= FRONT_SUMMARIES:
+                break
+        rows = await self._log.entries(on_path[:FRONT_SUMMARIES])
+        return tuple([row for row in rows if row[4] == SUMMARY])
 
     async def _hidden(self, first: int, last: int) -> list[EntryRow]:
         """Read the summaries in the part that a trim or fold hides."""
