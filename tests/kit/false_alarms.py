@@ -1,7 +1,7 @@
 """Sound stores, many seeds, no failure: `python -m tests.kit.false_alarms [SEEDS] [TARGET...]`, or `make false-alarms`.
 
 A kit that raises false alarms is switched off. Ours on every backend and both faces, one by hand in each shape, lists
-in memory.
+in memory, and stores of unusual style: picky ids, limits, compression, a file for each message, HTTP, jsonb.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ TARGETS = (
     *(f"{SOUND}.files:factory", f"{SOUND}.redis_lists:factory"),
     *(f"{SOUND}.compaction:{name}" for name in ("lists", "agents")),
     f"{SOUND}.resume:lists",
+    *(f"{SOUND}.styles:{name}" for name in ("picky", "identifiers", "limited", "compressed")),
+    *(f"{SOUND}.styles:{name}" for name in ("gzip_files", "file_per_message")),
+    *(f"{SOUND}.postgres_rows:{name}" for name in ("jsonb", "serializable")),
+    *(f"{SOUND}.compressed_redis:factory", f"{SOUND}.http_service:factory"),
 )
 
 

@@ -263,7 +263,14 @@ def _checked(
         run = Environment(target, seed=secrets.randbelow(10**6) if seed is None else seed, quick=quick)
         try:
             runner = Runner(
-                run, clauses, budget=seconds, known=known, baseline=before, histories=HISTORIES, contract=version
+                run,
+                clauses,
+                budget=seconds,
+                known=known,
+                baseline=before,
+                histories=HISTORIES,
+                contract=version,
+                may_overrun=budget is None,
             )
             with _terminated_as_interrupted(), Progress(console(), [one.clause.id for one in clauses]) as progress:
                 report = run_all(

@@ -61,6 +61,7 @@ _HOW_TO_OFFER = {
     " proxy",
     "processes|threads|tasks": "callers side by side: processes, threads (`factory.share_threads = True`) or tasks",
     "threads|tasks": "one instance for many callers: `factory.share_threads = True`, or awaited methods",
+    "files|server": "a store in files below `where`, or a factory that takes `redis_url` or `postgres_url`",
     "files": "a store in files below `where`",
     "system_calls": "Linux on x86-64 or ARM, and the right to watch the system calls of the target (ptrace)",
     "corrupt": "`factory.corrupt(where, session_id)`, which damages a stored turn",
