@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help try quick test coverage lint bench bench-page scale docs docs-browser dist matrix on-server free-threaded workflows released \
+.PHONY: help try quick test coverage lint bench bench-page scorecard scale docs docs-browser dist matrix on-server free-threaded workflows released \
         clean mutants false-alarms fuzz campaign simulate deep deep-test deep-walks deep-simulate
 
 help:
@@ -50,6 +50,7 @@ help:
 	@echo "Now and then:"
 	@echo "  make bench      measure speed beside bare drivers and other stores; makes $(BENCH)"
 	@echo "  make bench-page run all of make bench on an idle machine, and write docs/benchmarks.md from it"
+	@echo "  make scorecard  run the contract on every released store, and write docs/scorecard.md from it (an hour or two)"
 	@echo "  make scale      time and memory of each operation at 1,000,000 messages, 100,000 sessions, 10,000 edits"
 	@echo "  make docs       build the docs site into build/docs/site; strict; makes $(DOCS)"
 	@echo "  make docs-browser  try its search and pages in Chromium, if there is one"
@@ -112,6 +113,10 @@ bench: $(BENCH)/.bench
 bench-page: $(BENCH)/.bench
 	@$(BENCH)/bin/python -m benchmarks --json build/benchmarks.json $(ARGS)
 	@$(BENCH)/bin/python -m benchmarks.page build/benchmarks.json
+
+# Released stores, one at a time; every row that ends is written. nice: a neighbour's work comes first.
+scorecard: $(BENCH)/.scorecard
+	@nice -n 10 $(BENCH)/bin/python -m tools.scorecard $(ARGS)
 
 scale: $(BENCH)/.bench
 	@$(BENCH)/bin/python -m benchmarks.scale $(ARGS)
@@ -224,6 +229,13 @@ clean:
 %/.bench: %/.core requirements/bench.txt
 	@echo "installing the peers into $*"
 	@$*/bin/python $(INSTALL) -r requirements/bench.txt
+	@$*/bin/python tools/fetch_dynoxide.py $*/dynoxide/bin
+	@touch $@
+
+%/.scorecard: %/.bench requirements/strands.txt
+	@echo "installing Strands into $*/strands"
+	@$*/bin/python -m venv $*/strands
+	@$*/strands/bin/python $(INSTALL) -e '.[cli]' -r requirements/strands.txt
 	@touch $@
 
 %/.docs: %/.core requirements/docs.txt

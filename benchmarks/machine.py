@@ -42,6 +42,13 @@ class OtherWork:
         return round(max(0.0, now - self._elsewhere) / (time.monotonic() - self._start), 2)
 
 
+def work_of_others(seconds: float) -> float | None:
+    """Watch the machine for so many seconds, and return the number of processors that other programs kept busy."""
+    watched = OtherWork()
+    time.sleep(seconds)
+    return watched.processors()
+
+
 def _seconds_elsewhere() -> float | None:
     """Processor seconds of all processes but this one and the children it has waited for."""
     try:

@@ -29,11 +29,16 @@ def line(row: TableRow) -> str:
 
 
 def write_json(
-    path: Path, rows: Sequence[TableRow], machine: dict[str, str | float | None], versions: dict[str, str]
+    path: Path,
+    rows: Sequence[TableRow],
+    machine: dict[str, str | float | None],
+    versions: dict[str, str],
+    arguments: str,
 ) -> None:
-    """Everything the table shows and the extremes it does not."""
+    """Everything the table shows and the extremes it does not. `arguments`: those that the run was started with."""
     document = {
         "date": datetime.now(UTC).date().isoformat(),
+        "arguments": arguments,
         "machine": machine,
         "versions": versions,
         "rows": [asdict(row) | {"reached": row.reached} for row in rows],

@@ -3,10 +3,10 @@
 A turn is: read the latest checkpoint, add two messages to its `messages` channel, put the new checkpoint.
 """
 
-import time
+from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     BaseCheckpointSaver,
@@ -19,16 +19,10 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.base.id import uuid6
 
-from everturn.bench.contenders.timing import timed
-from everturn.bench.workload import turns as make_turns
-
-
-def as_messages(turns: int, first: int) -> list[list[BaseMessage]]:
-    """The workload's turns as LangChain's messages."""
-    return [
-        [HumanMessage(user["content"], id=f"u{number}"), AIMessage(reply["content"], id=f"a{number}")]
-        for number, (user, reply) in enumerate(make_turns(turns, first=first), first)
-    ]
+from benchmarks.contenders.langchain_messages import KINDS
+from everturn.bench.contenders.base import BlockingContender
+from everturn.bench.contenders.timing import Cost, costs
+from everturn.bench.workload import PlainMessage
 
 
 def config_of(session_id: str) -> RunnableConfig:
@@ -50,20 +44,26 @@ def following(
     return latest.config if latest else config, checkpoint, {"source": "update", "step": step}, {"messages": version}
 
 
-class CheckpointerContender:
-    """A contender that is a checkpointer: one for all threads."""
+class CheckpointerContender(BlockingContender):
+    """A contender that is a checkpointer: one for all threads. `latest` reads the whole state, too."""
 
     saver: BaseCheckpointSaver[Any]
 
-    def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
-        config = config_of(session_id)
-        return timed(lambda turn: self._put(config, turn), as_messages(turns, first))
+    def session(self, session_id: str) -> RunnableConfig:
+        return config_of(session_id)
 
-    def _put(self, config: RunnableConfig, turn: list[BaseMessage]) -> None:
-        self.saver.put(*following(self.saver, config, self.saver.get_tuple(config), turn))
+    def made(self, turn: Sequence[PlainMessage]) -> list[BaseMessage]:
+        """The number that a text begins with is its message's id."""
+        return [KINDS[message["role"]](text := message["content"], id=text.partition(" ")[0]) for message in turn]
 
-    def load(self, session_id: str) -> tuple[float, int]:
-        start = time.perf_counter()
-        latest = self.saver.get_tuple(config_of(session_id))
-        loaded = latest.checkpoint["channel_values"]["messages"] if latest else []
-        return time.perf_counter() - start, len(loaded)
+    def add(self, session: RunnableConfig, turn: list[BaseMessage]) -> None:
+        self.saver.put(*following(self.saver, session, self.saver.get_tuple(session), turn))
+
+    def read(self, session: RunnableConfig) -> list[BaseMessage]:
+        latest = self.saver.get_tuple(session)
+        return latest.checkpoint["channel_values"]["messages"] if latest else []
+
+    def agent_turns(self, session_id: str, *, turns: int, first: int, count: int) -> list[Cost]:  # noqa: ARG002
+        """Add turns: each has read the state by then, the latest messages in it. A second read would be unkind."""
+        session = self.session(session_id)
+        return costs(lambda turn: self.add(session, turn), self.prepared(turns, first))

@@ -7,10 +7,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from everturn.bench.contenders.base import BlockingContender
 from everturn.bench.workload import PlainMessage
 
+KINDS: dict[str, type[HumanMessage | AIMessage]] = {"user": HumanMessage, "assistant": AIMessage}
+
 
 class LangChainMessages(BlockingContender):
     """A contender that takes LangChain's messages."""
 
     def made(self, turn: Sequence[PlainMessage]) -> list[BaseMessage]:
-        user, reply = turn
-        return [HumanMessage(user["content"]), AIMessage(reply["content"])]
+        return [KINDS[message["role"]](message["content"]) for message in turn]

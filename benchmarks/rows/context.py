@@ -11,6 +11,7 @@ from contextlib import ExitStack
 
 import everturn
 from benchmarks.contenders.compacting import LONGEST
+from benchmarks.delayed_link import delayed
 from benchmarks.plan import Bar, RunPlan, TableRow, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.stats import ratio
@@ -18,7 +19,7 @@ from everturn.backend import Fold, Query, drive
 from everturn.bench.contenders import Entrant
 from everturn.bench.contenders.everturn_store import as_messages, url
 from everturn.bench.contenders.process import ContenderError, ContenderProcess
-from everturn.bench.contenders.timing import Cost
+from everturn.bench.contenders.timing import Cost, costs
 from everturn.bench.workload import turns as make_turns
 from everturn.core import codec
 from everturn.model import Summary
@@ -51,6 +52,16 @@ def measure(plan: RunPlan) -> Iterator[TableRow]:
         yield from _compacting(plan)
 
 
+def on_server(plan: RunPlan, server: str, name: str) -> Iterator[TableRow]:
+    """Yield the rows of a server: over loopback, and the reads over a link with delay, as servers are used."""
+    with everturn.open(server, warnings=False, timeout=60) as store:
+        yield from compare(plan, store, f"{name}: ")
+    with delayed(server) as url, everturn.open(url, warnings=False, timeout=60) as store:
+        yield from _reads(
+            plan, store, "context-1000", f"{name} over a link with 0.5 ms of delay: ", "1,000 messages, folded"
+        )
+
+
 def compare(plan: RunPlan, store: everturn.MemoryStore, prefix: str = "") -> Iterator[TableRow]:
     """Yield the rows of one backend, whose names begin with `prefix`."""
     for length in LENGTHS[:1] if plan.quick else LENGTHS:
@@ -67,21 +78,7 @@ def compare(plan: RunPlan, store: everturn.MemoryStore, prefix: str = "") -> Ite
 
 
 def _rows(plan: RunPlan, store: everturn.MemoryStore, session_id: str, prefix: str, where: str) -> Iterator[TableRow]:
-    rounds = plan.pick(40, 10)
-    reads = interleave(
-        {
-            "context": _reading(lambda: store.get_context(session_id, max_messages=LATEST)),
-            "history": _reading(lambda: store.get_history(session_id, limit=LATEST)),
-        },
-        rounds=rounds,
-    )
-    yield TableRow(
-        f"{prefix}get_context of {LATEST} messages, of {where}",
-        duration(statistics.median(reads["context"])),
-        f"{duration(statistics.median(reads['history']))} get_history(limit={LATEST})",
-        ratio(reads["context"], reads["history"]),
-        bar=Bar("<=", 1.2),
-    )
+    yield from _reads(plan, store, session_id, prefix, where)
     changes = interleave(
         {"fold": _folding(store, session_id), "append": _appending(store, session_id)}, rounds=plan.pick(20, 5)
     )
@@ -94,14 +91,29 @@ def _rows(plan: RunPlan, store: everturn.MemoryStore, session_id: str, prefix: s
     )
 
 
-def _reading(read: Callable[[], object]) -> Callable[[], float]:
-    def one_round() -> float:
-        seconds = []
-        for _ in range(READS):
-            start = time.perf_counter()
-            read()
-            seconds.append(time.perf_counter() - start)
-        return statistics.median(seconds)
+def _reads(plan: RunPlan, store: everturn.MemoryStore, session_id: str, prefix: str, where: str) -> Iterator[TableRow]:
+    reads = interleave(
+        {
+            "context": _reading(lambda: store.get_context(session_id, max_messages=LATEST)),
+            "history": _reading(lambda: store.get_history(session_id, limit=LATEST)),
+        },
+        rounds=plan.pick(40, 10),
+    )
+    for what, column in (("", 0), (": processor time of the client", 1)):
+        ours, plain = ([cost[column] for cost in reads[name]] for name in ("context", "history"))
+        yield TableRow(
+            f"{prefix}get_context of {LATEST} messages, of {where}{what}",
+            duration(statistics.median(ours)),
+            f"{duration(statistics.median(plain))} get_history(limit={LATEST})",
+            ratio(ours, plain),
+            bar=None if column else Bar("<=", 1.2),
+        )
+
+
+def _reading(read: Callable[[], object]) -> Callable[[], Cost]:
+    def one_round() -> Cost:
+        taken = costs(lambda _: read(), range(READS))
+        return Cost(*map(statistics.median, zip(*taken, strict=True)))
 
     return one_round
 

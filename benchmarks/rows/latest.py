@@ -133,10 +133,16 @@ def _edited(plan: RunPlan, field: Field, hosted: Hosted) -> Iterator[TableRow]:
 def over_a_link(plan: RunPlan, field: Field, hosted: Hosted) -> Iterator[TableRow]:
     """Yield the turn of an agent at 1,000 messages, for contenders that are connected over a link with delay."""
     length, session_id = LONGEST_FOR_PEERS, "linked"
-    for contender in hosted.values():
-        contender.fill(session_id, first=0, count=length)
-    taken = _rounds(plan, hosted, lambda contender: _turn_round(contender, session_id, length))
     what = f"{field.backend} over a link with 0.5 ms of delay: a turn of an agent at {length:,} messages"
+    taking_part: dict[Entrant, ContenderProcess] = {}
+    for entrant, contender in hosted.items():
+        try:
+            contender.fill(session_id, first=0, count=length)
+        except ContenderError as exc:  # a peer may be too slow for it, and the others go on
+            yield TableRow(f"{what}: {entrant.title}", "", str(exc))
+        else:
+            taking_part[entrant] = contender
+    taken = _rounds(plan, taking_part, lambda contender: _turn_round(contender, session_id, length))
     for ours, word, limit, _ in field.of_everturn():
         yield _against(f"{what}{word}", taken, ours, field.bare, Bar("<=", limit))
     for peer in field.peers:

@@ -1,4 +1,4 @@
-"""PostgreSQL: the rows every server has, and what a session costs on its disk."""
+"""PostgreSQL: the rows every server has, prompts, and what a session costs on its disk."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import psycopg
 import everturn
 from benchmarks.backends import POSTGRES, Running
 from benchmarks.plan import RunPlan, TableRow
-from benchmarks.rows import servers
+from benchmarks.rows import context, servers
 from benchmarks.stats import spread
 from everturn.bench.contenders.everturn_store import as_messages
 from everturn.bench.workload import json_bytes
@@ -25,6 +25,7 @@ def measure(plan: RunPlan) -> Iterator[TableRow]:
     with POSTGRES.run() as server:
         yield from _disk(server)
         yield from servers.measure(plan, POSTGRES, server)
+        yield from context.on_server(plan, server.url, "PostgreSQL")
 
 
 def _disk(server: Running) -> Iterator[TableRow]:

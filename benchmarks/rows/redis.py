@@ -25,8 +25,7 @@ def measure(plan: RunPlan) -> Iterator[TableRow]:
         yield from ranges.compare(
             plan, lambda name: everturn.open(server.url, warnings=False, namespace=f"ranges-{name}"), "Redis: "
         )
-        with everturn.open(server.url, warnings=False, timeout=60) as store:
-            yield from context.compare(plan, store, "Redis: ")
+        yield from context.on_server(plan, server.url, "Redis")
 
 
 def _memory(server: Running) -> Iterator[TableRow]:

@@ -28,7 +28,7 @@ MAX_TOKENS = 8000  # of the history; leave room for the question and the answer
 
 
 async def ask_model(messages: list[ChatMessage]) -> str:
-    """Stand in for a model: it never answers twice in the same words. Put yours here."""
+    """Stand in for a model: it never answers twice in the same words. Put yours here (and `to_prompt()`)."""
     return f"You said: {messages[-1].content} (answer {random.randrange(10**9)})"
 
 

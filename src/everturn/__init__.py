@@ -20,7 +20,7 @@ The modules:
 
 connect.py         open, open_async, from_client; option_values.py reads their options
 model.py           the values that users hold: ChatMessage, Receipt, Snapshot, ...; session_info.py, effect.py,
-                   copy_report.py and health_report.py have those of one method each
+                   held_lease.py, copy_report.py and health_report.py have those of one method each
 errors.py          every error
 backend.py         the protocol of a backend, with its guarantees
 events.py          every event that is logged; telemetry.py metrics and spans
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         VersionConflict,
     )
     from everturn.health_report import Health
+    from everturn.held_lease import HeldLease
     from everturn.model import (
         Change,
         ChatMessage,
@@ -99,6 +100,7 @@ __all__ = [
     "EffectInDoubt",
     "ErasureReceipt",
     "Health",
+    "HeldLease",
     "Hit",
     "InvalidInput",
     "KeyReused",
@@ -138,6 +140,7 @@ _HOMES = {
     "everturn.store.aio": ("AsyncMemoryStore",),
     "everturn.transfer.copy_stores": ("copy", "copy_async"),
     "everturn.health_report": ("Health",),
+    "everturn.held_lease": ("HeldLease",),
     "everturn.model": (
         "Change",
         "ChatMessage",

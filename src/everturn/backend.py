@@ -29,11 +29,13 @@ from everturn.core.facts import MOST_FACTS, SetFacts, Where, has_facts
 from everturn.core.leases import (
     LONGEST_LEASE,
     LeaseOutcome,
+    LeaseReading,
     LeaseRequest,
     LeaseRow,
     change_lease,
     is_fenced_off,
     is_held,
+    reading_of,
 )
 from everturn.core.paths import Jump, Range, State, contains, path, reach
 from everturn.core.plan_change import Plan, Reader, SessionFacts, UndoStep, plan_change
@@ -99,6 +101,7 @@ __all__ = [
     "Jump",
     "LeaseClaim",
     "LeaseOutcome",
+    "LeaseReading",
     "LeaseRequest",
     "LeaseRow",
     "Mark",
@@ -141,6 +144,7 @@ __all__ = [
     "path",
     "plan_change",
     "reach",
+    "reading_of",
     "stamped",
     "suspended",
 ]
@@ -186,6 +190,10 @@ class Backend(Protocol):
 
         An absent session can be leased, and stays absent; the life that begins next takes the lease over. The token
         grows within a life. A lease ends with the life it was taken in: nothing of it is left after an erasure."""
+        ...
+
+    async def held_lease(self, session_id: str, deadline: float) -> LeaseReading | None:
+        """Return the lease of a session that is in force (`reading_of`); None if nobody holds one. Writes nothing."""
         ...
 
     async def effects(self, session_id: str, deadline: float) -> EffectsReading:

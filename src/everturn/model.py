@@ -111,14 +111,27 @@ class ChatMessage(_Entry, frozen=True, eq=False, gc=False, omit_defaults=True, f
         return "\n".join(part for part in parts if part)
 
     def to_dict(self) -> dict[str, JSON]:
-        """Convert to a plain dict, without empty fields, `seq` and `created_at`; `from_dict` is its inverse."""
+        """Convert to a plain dict, without empty fields, `seq` and `created_at`; `from_dict` is its inverse.
+
+        It is for storing and passing on. To send a message to a model, use `to_prompt`.
+        """
+        beside: dict[str, JSON] = {} if self.id is None else {"id": self.id}
+        return self._said() | beside | ({"metadata": self.metadata} if self.metadata else {}) | (self.extra or {})
+
+    def to_prompt(self) -> dict[str, JSON]:
+        """Convert to the dict that chat APIs take: without `id` and `metadata`, for which they refuse a prompt.
+
+        Summaries and healed results in a prompt of the store carry `metadata`. Fields of `extra` are those that your
+        model's API made, and come along.
+        """
+        return self._said() | (self.extra or {})
+
+    def _said(self) -> dict[str, JSON]:
         fields: dict[str, JSON] = {"role": self.role, "content": self.content}
-        for name in ("name", "tool_calls", "tool_call_id", "id"):
+        for name in ("name", "tool_calls", "tool_call_id"):
             if (value := getattr(self, name)) is not None:
                 fields[name] = value
-        if self.metadata:
-            fields["metadata"] = self.metadata
-        return fields | (self.extra or {})
+        return fields
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, JSON]) -> ChatMessage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from hashlib import sha256
 from pathlib import Path
@@ -43,6 +44,25 @@ def in_a_file(where: Path, **options: Any) -> MemoryStore:
 def on_a_server(where: Path, redis_url: str, **options: Any) -> MemoryStore:
     """The same, in a namespace that is the target's own: the kit has many on one server."""
     return everturn.open(redis_url, namespace=namespace_of(where), **given(options))
+
+
+def at_dynamodb(on_valkey: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the factory of the same target on DynamoDB, of that on Valkey: it gets a stand-in of the kit's."""
+    told = inspect.signature(on_valkey)
+
+    def on_dynamodb(where: Path, *, dynamodb_endpoint: str, **options: Any) -> Any:
+        url = f"dynamodb://everturn?region=us-east-1&create=true&endpoint={dynamodb_endpoint}"
+        return on_valkey(where, redis_url=url, **options)
+
+    named = [
+        parameter.replace(name="dynamodb_endpoint") if parameter.name == "redis_url" else parameter
+        for parameter in told.parameters.values()
+    ]
+    on_dynamodb.__signature__ = told.replace(parameters=named)  # type: ignore[attr-defined]  # what a factory offers
+    on_dynamodb.__dict__ |= {
+        name: vars(on_valkey)[name] for name in ("share_threads", "pays_once") if name in vars(on_valkey)
+    }
+    return on_dynamodb
 
 
 def file_url(where: Path) -> str:

@@ -80,6 +80,8 @@ def test_what_is_wrong_with_a_redis(about: dict[str, str], told: str) -> None:
 
 def test_a_real_postgres(run: Run) -> None:
     with postgres_server() as server:
+        assert "everturn init" in run("doctor", server.url).err  # it looks, and creates nothing
+        assert run("init", server.url).code == 0
         ran = run("doctor", server.url)
     for told in ("PostgreSQL 1", "fsync=on, synchronous_commit=on", "connections", "pgvector"):
         assert told in ran.out, ran.out

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -23,8 +25,9 @@ def paid(url: str) -> str:
 
 def test_effects_are_listed_with_their_status(run: Run, paid: str) -> None:
     first, second = run("effects", paid, CUSTOMER).lines
-    assert first.startswith('refund 1234  finished with {"refund":"r-1"}; begun by pid-')
-    assert "in doubt or in progress: begun by pid-" in second
+    worker = rf"{re.escape(os.uname().nodename)}-pid-{os.getpid()}-[0-9a-f]{{8}}"
+    assert re.match(rf'refund 1234  finished with {{"refund":"r-1"}}; begun by {worker} at', first)
+    assert re.search(f"in doubt or in progress: begun by {worker} at", second)
     assert "\x1b" not in second
     assert 'request {"to":"ann@example.com"}' in second
 
@@ -35,6 +38,23 @@ def test_those_in_doubt_alone(run: Run, paid: str) -> None:
     with everturn.open(paid) as store:
         store.finish_effect(CUSTOMER, "mail\x1b[2J")
     assert run("effects", paid, CUSTOMER, "--in-doubt").out == "no effect is in doubt\n"
+
+
+def test_those_in_doubt_are_found_in_all_sessions(run: Run, paid: str) -> None:
+    with everturn.open(paid) as store:
+        store.begin_effect("customer-7", "refund 7", {"amount": 7})
+        store.begin_effect("somebody else", "mail")
+        for number in range(101):  # more than are asked for at once
+            store.save_context(f"many-{number}", "Hi", "Hello")
+    told = [line.split("  ")[:2] for line in run("effects", paid, "--in-doubt").lines]
+    assert [session for session, _ in told] == [CUSTOMER, "customer-7", "somebody else"]
+    assert told[1][1] == "refund 7"
+    some = [json.loads(line) for line in run("effects", paid, "--prefix", "customer-", "--json").lines]
+    assert [(one["session_id"], one["key"]) for one in some] == [
+        *((CUSTOMER, key) for key in ("refund 1234", "mail\x1b[2J")),
+        ("customer-7", "refund 7"),
+    ]
+    assert run("effects", paid, "--prefix", "many-", "--in-doubt").out == "no effect is in doubt\n"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +90,7 @@ def test_an_effect_that_never_began_is_a_mistake_of_the_caller(run: Run, paid: s
     ran = run("effects", "resolve", paid, CUSTOMER, "nothing", "--finished", "--reason", "x")
     assert ran.code == 2
     assert "was never begun" in ran.err
-    assert run("effects", paid).code == 2
+    assert run("effects", paid, CUSTOMER, "too much").code == 2
 
 
 def test_show_and_log_have_effects(run: Run, paid: str) -> None:
@@ -78,6 +98,16 @@ def test_show_and_log_have_effects(run: Run, paid: str) -> None:
     log = run("log", paid, CUSTOMER).out
     assert "effect begun: refund 1234" in log
     assert "effect finished: refund 1234" in log
+
+
+def test_show_has_the_worker_that_holds_the_lease(run: Run, paid: str) -> None:
+    assert "leased by" not in run("show", paid, CUSTOMER).out
+    with everturn.open(paid) as store, store.lease(CUSTOMER) as lease:
+        by = store.get_lease(CUSTOMER).by
+        assert f"pid-{os.getpid()}-" in by
+        told = run("show", paid, CUSTOMER).lines[1]
+        assert told.startswith(f"leased by {by} since ")
+        assert told.endswith(f"more (token {lease.token})")
 
 
 def test_an_export_brings_effects_along(run: Run, paid: str, tmp_path: Path) -> None:

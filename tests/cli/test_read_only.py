@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import everturn
 from everturn import ChatMessage, InvalidInput, Unsupported
+from everturn.backends.sqlite.backup import is_of_earlier_version
 from tests.cli.conftest import CUSTOMER, Run
 
 LOOKS = [
@@ -23,6 +25,8 @@ LOOKS = [
     ("tail", CUSTOMER),
     ("verify",),
     ("export",),
+    ("doctor",),
+    ("effects", CUSTOMER),
 ]
 
 
@@ -37,6 +41,28 @@ def test_a_command_that_looks_leaves_every_byte_as_it_is(
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert run(*words(look, url)).code in {0, 1}
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_backup_leaves_every_byte_of_its_source_as_it_is(run: Run, url: str, tmp_path: Path) -> None:
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / "backups").mkdir()
+    ran = run("backup", url, tmp_path / "backups" / "copy.db")
+    assert ran.code == 0, ran.err
+    assert [path.name for path in (tmp_path / "backups").iterdir()] == ["copy.db"]
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_a_file_of_an_earlier_everturn_is_backed_up_as_it_is(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    shutil.copy(Path(__file__).parent.parent / "migrations" / "v1.db", path)
+    before = path.read_bytes()
+    ran = run("backup", path, tmp_path / "copy.db")
+    assert (ran.code, "verified" in ran.out) == (0, True), ran.err
+    assert path.read_bytes() == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["copy.db", "old.db"]
+    assert is_of_earlier_version(tmp_path / "copy.db")
+    assert run("compact", tmp_path / "copy.db").code == 0
+    assert run("sessions", tmp_path / "copy.db").code == 0
 
 
 @pytest.mark.parametrize("look", LOOKS, ids=lambda look: look[0])
@@ -73,15 +99,17 @@ main()
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may not write")
 @pytest.mark.parametrize("look", LOOKS, ids=lambda look: look[0])
-def test_a_file_that_may_only_be_read_can_be_looked_at(url: str, tmp_path: Path, look: tuple[str, ...]) -> None:
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.owner() == "root" and folder != Path("/") and "pytest" in str(folder):
-            folder.chmod(0o755)
-    (tmp_path / "memory.db").chmod(0o444)
-    command = [sys.executable, "-c", AS_NOBODY, *map(str, words(look, url))]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert ran.returncode in {0, 1}, ran.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["memory.db"]
+def test_a_file_that_may_only_be_read_can_be_looked_at(url: str, look: tuple[str, ...]) -> None:
+    # Not below tmp_path: each pytest that starts on this machine closes the folder above that to others again.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        shutil.copy(url.removeprefix("sqlite:///"), folder / "memory.db")
+        (folder / "memory.db").chmod(0o444)
+        command = [sys.executable, "-c", AS_NOBODY, *map(str, words(look, folder / "memory.db"))]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert ran.returncode in {0, 1}, ran.stderr
+        assert [path.name for path in folder.iterdir()] == ["memory.db"]
 
 
 def test_the_source_of_a_copy_keeps_every_byte(run: Run, url: str, tmp_path: Path) -> None:

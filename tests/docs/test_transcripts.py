@@ -78,7 +78,9 @@ def project(folder: Path, package: str) -> Path:
 
 
 def test_the_ways_to_run_the_contract(tmp_path: Path) -> None:
-    ends_with([0, 0, 0, 0], lines("docs/contract.md", "console"), project(tmp_path, "myapp"))
+    quick, whole, items, init = lines("docs/contract.md", "console")
+    commands = [quick, f"{whole} --layers sequential,persistence", f"{items} -k 'order or another-process'", init]
+    ends_with([0, 0, 0, 0], commands, project(tmp_path, "myapp"))
 
 
 def test_the_store_on_the_page_of_the_contract_keeps_it(tmp_path: Path) -> None:
@@ -97,8 +99,9 @@ def test_the_store_on_the_page_of_the_contract_keeps_it(tmp_path: Path) -> None:
     assert int(held[1]) >= int(told[1])
     ends_with([0], ["python -m pytest -q test_memory.py -k 'order or roles'"], tmp_path)
     _, quick, ledger, some = lines("docs/contract.md", "console", 1)
-    ends_with([0, 0], [quick, f"{some} --memory-quick"], tmp_path)
-    done = run(f"{ledger} --memory-quick", tmp_path)  # an entry that passes is refused, as the page says
+    ends_with([0, 0], [f"{quick} -k 'order or reopen'", f"{some} --memory-quick"], tmp_path)
+    # An entry that passes is refused, as the page says.
+    done = run(f"{ledger} --memory-quick", tmp_path)
     assert (done.returncode, "garbage" in done.stdout) == (1, True), done.stdout + done.stderr
 
 
@@ -111,7 +114,8 @@ def test_the_job_for_github(tmp_path: Path) -> None:
 
 
 def test_the_baseline_for_github(tmp_path: Path) -> None:
-    ends_with([0, 0], lines("docs/recipes/github-actions.md", "console"), project(tmp_path, "my_package"))
+    commands = [f"{line} --layers sequential" for line in lines("docs/recipes/github-actions.md", "console")]
+    ends_with([0, 0], commands, project(tmp_path, "my_package"))
 
 
 def test_a_golden_file_from_its_first_run_into_git(tmp_path: Path) -> None:

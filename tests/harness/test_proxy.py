@@ -215,6 +215,19 @@ def test_each_order_swallows_one_reply(proxy: FaultProxy, valkey: ValkeyServer) 
         assert client.incr("count") == 3
 
 
+def test_the_reply_to_a_later_request_may_be_the_one_to_swallow(proxy: FaultProxy, client: redis.Redis) -> None:
+    before = proxy.requests
+    proxy.swallow_next_reply(then="close", after=2)
+
+    assert client.incr("n") == 1
+    assert client.incr("n") == 2
+    with pytest.raises(BROKEN):
+        client.incr("n")
+
+    assert client.get("n") == b"3"
+    assert proxy.requests - before >= 4
+
+
 def test_restore_forgets_a_reply_not_swallowed_yet(proxy: FaultProxy, client: redis.Redis) -> None:
     proxy.swallow_next_reply()
 

@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -113,6 +114,30 @@ def test_valkey_paused_is_silent_and_resumed_goes_on(valkey: ValkeyServer) -> No
             hasty.set("late", "one")
         valkey.resume()
         wait_until(lambda: valkey.command("GET", "late") == "one", "the request that waited is carried out")
+
+
+def test_an_hour_takes_what_expires_within_it_and_nothing_else(valkey: ValkeyServer) -> None:
+    with redis.Redis.from_url(valkey.url) as client:
+        client.set("lock", 1, ex=10)
+        client.set("longer", 1, ex=7200)
+        client.set("for ever", 1)
+
+        valkey.age(3600)
+
+        assert client.exists("lock") == 0
+        assert 3000 < client.ttl("longer") <= 3600
+        assert client.ttl("for ever") == -1
+
+
+def test_valkey_refuses_writes_for_a_while(valkey: ValkeyServer) -> None:
+    with redis.Redis.from_url(valkey.url) as client:
+        client.set("key", 1)
+        valkey.refuse_writes(refuse=True)
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            client.set("key", 2)
+        assert client.get("key") == b"1"
+        valkey.refuse_writes(refuse=False)
+        client.set("key", 3)
 
 
 def test_valkey_stopped_in_good_order_can_be_restarted(valkey: ValkeyServer) -> None:
@@ -292,6 +317,20 @@ def test_postgres_killed_and_restarted_has_its_port_and_its_data(database: Postg
     assert database.port == port
     with psycopg.connect(database.url) as connection:
         assert connection.execute("SELECT n FROM kept").fetchone() == (1,)
+
+
+def test_postgres_refuses_writes_for_a_while(database: PostgresServer) -> None:
+    def is_read_only(connection: psycopg.Connection[Any]) -> bool:
+        return connection.execute("SHOW default_transaction_read_only").fetchone() == ("on",)
+
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        database.refuse_writes(refuse=True)
+        wait_until(lambda: is_read_only(connection), "the server refuses writes")
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            connection.execute("CREATE TABLE never_made ()")
+        database.refuse_writes(refuse=False)
+        wait_until(lambda: not is_read_only(connection), "the server takes writes")
+        connection.execute("CREATE TEMP TABLE made ()")
 
 
 def test_postgres_paused_stops_open_connections_too(database: PostgresServer) -> None:

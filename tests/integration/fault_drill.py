@@ -1,6 +1,7 @@
-"""The fault drill: a server is killed, a disk is full, a lease expires, an entry is damaged. Prints what was counted.
+"""The fault drill: a server and a worker are killed, a disk is full, a lease expires, an entry is damaged.
 
-Run as `python -m tests.integration.fault_drill FOLDER` by test_fault_drill.py: an SDK can be set up once in a process.
+Prints what was counted. Run as `python -m tests.integration.fault_drill FOLDER` by test_fault_drill.py: an SDK can be
+set up once in a process.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import everturn
-from everturn import ChatMessage, CorruptEntry, LeaseLost, MemoryStoreBackendError
+from everturn import ChatMessage, CorruptEntry, EffectInDoubt, LeaseLost, MemoryStoreBackendError
 from everturn.testing.servers import valkey_server
 
 READER = InMemoryMetricReader()
@@ -79,6 +80,20 @@ def expire_a_lease(path: Path) -> None:
         check(store, "customer-2")
 
 
+def crash_in_an_effect(path: Path) -> None:
+    """Let a worker die between a payment and its record: the next one is told so, and a person looks."""
+    with everturn.open(f"sqlite:///{path}") as store:
+        store.begin_effect("customer-2", "refund", {"amount": 20})  # and then the worker died
+        try:
+            store.once("customer-2", "refund", lambda: "paid twice")
+        except EffectInDoubt:
+            pass
+        assert store.health().effects_in_doubt == 1
+        store.finish_effect("customer-2", "refund", "paid once", note="the bank has it")
+        assert store.health().effects_in_doubt == 0
+        check(store, "customer-2")
+
+
 def damage_an_entry(path: Path) -> None:
     """Change a stored byte, read, and put it back as from a backup."""
     whole = path.read_bytes()
@@ -114,6 +129,7 @@ def main(folder: Path) -> None:
     kill_the_server()
     fill_the_disk(folder / "memory.db")
     expire_a_lease(folder / "memory.db")
+    crash_in_an_effect(folder / "memory.db")
     damage_an_entry(folder / "memory.db")
     print(json.dumps({"points": points(), "acknowledged": sum(map(len, acknowledged.values()))}))
 

@@ -60,7 +60,7 @@ def test_the_log_tells_which_fault_happened_and_in_which_order(drill: Drill) -> 
     told = list(dict.fromkeys(story))
     assert told[:4] == ["redis connection_lost", "redis retried", "redis reconnected", "redis recovered"]
     assert told[4:6] == ["redis failed", "redis replayed"] or told[4:5] == ["redis failed"]
-    assert told[-3:] == ["sqlite failed", "sqlite lease_lost", "sqlite corrupt_entry"]
+    assert told[-4:] == ["sqlite failed", "sqlite lease_lost", "sqlite effect_in_doubt", "sqlite corrupt_entry"]
 
 
 def test_each_fault_is_named_by_the_fields_of_its_line(drill: Drill) -> None:
@@ -83,6 +83,7 @@ def test_the_metrics_count_the_same_faults(drill: Drill) -> None:
     assert drill.sum("everturn.failures", db_system_name="redis") == 1
     assert drill.sum("everturn.failures", db_system_name="sqlite") == 1
     assert drill.sum("everturn.leases.lost", db_system_name="sqlite") == 1
+    assert drill.sum("everturn.effects.in_doubt", db_system_name="sqlite") == 1
     assert drill.sum("everturn.corrupt_entries", db_system_name="sqlite") == 1
 
 

@@ -1,7 +1,7 @@
 """Sound stores, many seeds, no failure: `python -m tests.kit.false_alarms [SEEDS] [TARGET...]`, or `make false-alarms`.
 
 A kit that raises false alarms is switched off. Ours on every backend and both faces, one by hand in each shape, lists
-in memory.
+in memory, and stores of unusual style: picky ids, limits, compression, a file for each message, HTTP, jsonb.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from everturn.testing.results import RunReport
 SEEDS = 50
 SOUND = "tests.kit.sound"
 TARGETS = (
-    *("sqlite:///memory.db", "sqlite://", "redis://", "postgresql://"),
-    *(f"{SOUND}.ours:{name}" for name in ("sqlite", "redis", "postgres")),
+    *("sqlite:///memory.db", "sqlite://", "redis://", "postgresql://", "dynamodb://"),
+    *(f"{SOUND}.ours:{name}" for name in ("sqlite", "redis", "postgres", "dynamodb")),
     *(f"{SOUND}.shapes:{name}" for name in ("lists", "pairs", "singles", "langchain", "agents", "llamaindex")),
     *(f"{SOUND}.shapes:{name}" for name in ("adk", "langgraph", "history", "workflows", "strands", "items")),
     *(f"{SOUND}.memory:{name}" for name in ("threads", "tasks")),
     *(f"{SOUND}.files:factory", f"{SOUND}.redis_lists:factory"),
     *(f"{SOUND}.compaction:{name}" for name in ("lists", "agents")),
     f"{SOUND}.resume:lists",
+    *(f"{SOUND}.styles:{name}" for name in ("picky", "identifiers", "limited", "compressed")),
+    *(f"{SOUND}.styles:{name}" for name in ("gzip_files", "file_per_message")),
+    *(f"{SOUND}.postgres_rows:{name}" for name in ("jsonb", "serializable")),
+    *(f"{SOUND}.compressed_redis:factory", f"{SOUND}.http_service:factory"),
 )
 
 

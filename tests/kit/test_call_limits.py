@@ -74,6 +74,17 @@ def test_the_time_that_hanging_calls_took_is_given_back_to_the_other_clauses() -
         assert runner.result(order).status == "untested"
 
 
+def test_a_run_that_was_given_no_budget_does_the_least_of_every_clause_on_a_busy_machine() -> None:
+    (order,) = chosen(CLAUSES, ["order"])
+    with Environment(parse("tests.kit.sound.memory:threads"), seed=1, quick=False) as run:
+        runner = Runner(run, [order], budget=100.0, may_overrun=True)
+        runner._started -= 150
+        runner._ends -= 150
+        assert runner.result(order).status == "holds"
+        runner._hard_end -= 300
+        assert "the budget of 100 s was used up" in runner.result(order).detail
+
+
 def test_an_operation_that_is_refused_every_time_is_named() -> None:
     answers = Answers()
     fault = Fault("ValueError", "no", not_written=True)

@@ -17,6 +17,7 @@ from everturn.testing.contract.docs_page import page
 from everturn.testing.kit.clause import Clause
 from everturn.testing.results import CONTRACT_VERSION, CONTRACT_VERSIONS
 from tests.kit.false_alarms import quick_run
+from tests.tiers import first
 
 PAGE = Path(__file__).parents[2] / "docs" / "contract.md"
 
@@ -63,7 +64,7 @@ def test_remedies_stand_in_the_order_of_the_contract() -> None:
     assert list(remedies) == [clause.id for clause in CLAUSES]
 
 
-@pytest.mark.parametrize("target", ["sqlite:///memory.db", "tests.kit.sound.memory:tasks"])
+@pytest.mark.parametrize("target", first(2, ["sqlite:///memory.db", "tests.kit.sound.memory:tasks", "dynamodb://a"]))
 def test_a_sound_store_keeps_every_promise(target: str) -> None:
     """Run all clauses at once, as users do: they share a place. `make false-alarms` has more stores and seeds."""
     report = quick_run(target, seed=secrets.randbelow(10**6))

@@ -66,6 +66,14 @@ def test_it_says_what_would_let_more_be_tested() -> None:
     assert "1  `trim`" in text
 
 
+def test_it_asks_nobody_for_another_shape_and_for_no_more_than_can_be_read() -> None:
+    needs = "; and ".join(["the shape of a LangGraph BaseStore", *(f"`method_{number}`" for number in range(15))])
+    text = printed(report(clause("not_offered", detail=f"not offered: needs {needs}")))
+    assert "BaseStore" not in text
+    assert text.count("`method_") == 12
+    assert "... and 3 needs more" in text
+
+
 def test_there_is_a_table_by_layer() -> None:
     text = printed(report(clause("holds", 1), clause("holds", 2), clause("untested", 3)))
     assert re.search(r"layer +\| untested \| holds \| seconds", text)

@@ -62,6 +62,22 @@ def test_a_private_server_is_gone_when_the_run_ends() -> None:
         assert pid not in started.pids
 
 
+ON_DYNAMODB = ("garbage", "plain-process", "reply-swallowed", "server-restarted", "cut-in-commit")
+
+
+def test_dynamodb_is_a_private_stand_in_behind_a_proxy() -> None:
+    chosen = [Chosen(clause) for clause in CLAUSES if clause.id in ON_DYNAMODB]
+    with Environment(parse("dynamodb://mine?region=eu-west-9"), seed=1, quick=True) as run:
+        assert run.urls["dynamodb_endpoint"] == run.proxies["dynamodb_endpoint"].url
+        assert run.offered >= {"server", "private", "corrupt", "ttl", "timeout", "threads", "processes"}
+        is_durable = run.servers["dynamodb_endpoint"].is_durable
+        report = run_all(Runner(run, chosen, budget=20), chosen)
+    expected = dict.fromkeys(ON_DYNAMODB, "holds")
+    if not is_durable:
+        expected["server-restarted"] = "not_offered"
+    assert {clause.id: clause.status for clause in report.clauses} == expected
+
+
 @pytest.mark.parametrize("clause", ["backend-slow", "connections-cut", "reply-swallowed"])
 def test_a_store_that_opens_late_on_a_busy_machine_is_not_a_broken_one(clause: str) -> None:
     assert result("kit.stores:late_at_first", clause).status == "holds"

@@ -11,6 +11,7 @@ import json
 import tempfile
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -180,7 +181,9 @@ def make(path: Path) -> None:
         patch("everturn.store.changes.urandom", urandom),
         patch("everturn.store.change_sender.urandom", urandom),
         patch("everturn.store.lease_holder.urandom", urandom),
-        patch("everturn.store.effects.getpid", lambda: 4711),
+        patch("everturn.store.worker_name.urandom", urandom),
+        patch("everturn.store.worker_name.getpid", lambda: 4711),
+        patch("everturn.store.worker_name.uname", lambda: SimpleNamespace(nodename="web-7f9c")),
         patch.object(schema.time, "time", now),
     ):
         for namespace in ("", OTHER_NAMESPACE):

@@ -34,7 +34,7 @@ class LeasedSession:
             lambda kind, *_: self.kinds.append(kind),
             lambda _: self.row,
         )
-        self.rules.holders = {1: LeaseHolder("a", 1.0), 2: LeaseHolder("a", 1.0)}
+        self.rules.holders = {1: LeaseHolder("a", 1.0, "1"), 2: LeaseHolder("a", 1.0, "2")}
         self.rules.holders[1]._token = 1
         self.host = Host(self.scheduler, "process 1", Clock(0.0), clock)
 

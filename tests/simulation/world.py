@@ -275,7 +275,7 @@ class World(ABC):
         return values, tuple(summary.text for summary in found.summaries)[-1:]
 
     async def _lease(self, operations: Operations, op: Op) -> int:
-        lease = self.judge.leases.holders[op.id] = LeaseHolder(op.session, op.seconds or 1.0)
+        lease = self.judge.leases.holders[op.id] = LeaseHolder(op.session, op.seconds or 1.0, "worker")
         await operations.take_lease(lease, 0)
         self._leases[op.id] = lease
         return lease.token

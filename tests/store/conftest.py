@@ -6,6 +6,7 @@ another test to say.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,16 @@ REPEATING = {
     "dynamodb-async": SOME | {"test_retries", "test_ttl"},
     "sqlite-memory": SOME | {"test_erase", "test_isolation", "test_sessions", "test_surface", "test_ttl"},
 }
+# Of a test with many cases, `make test` runs the first ones in these places, but for modules in which each case is
+# another change. What is awaited sends what the blocking store of its backend sends, and that has all cases. The
+# stand-in for DynamoDB is slower than any server.
+FIRST_CASES = 4
+FEW_CASES: dict[str, set[str]] = {
+    "sqlite-async": set(),
+    "valkey-async": set(),
+    "postgres-async": set(),
+    "dynamodb": {"test_exactly_once", "test_retries"},
+}
 # Tests that make a thousand changes or more: a stand-in for DynamoDB takes 5 to 30 ms for each.
 LONG = {
     "test_a_key_is_remembered_as_long_as_its_turn_can_be_reached",
@@ -69,6 +80,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if all(name in REPEATING for name in names):  # there is no other place for it
             cases = names
         metafunc.parametrize("place", cases, indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is looked at
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the later cases of a test as deep, in the places that have an equal beside them, and on DynamoDB."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for item in items:
+        case = getattr(item, "callspec", None)
+        place = case.params.get("place") if case is not None else None
+        if place in FEW_CASES and item.path.stem not in FEW_CASES[place]:
+            seen[place, item.nodeid.partition("[")[0]] += 1
+            if seen[place, item.nodeid.partition("[")[0]] > FIRST_CASES:
+                item.add_marker(pytest.mark.deep)
 
 
 @pytest.fixture(scope="session")

@@ -130,6 +130,16 @@ def test_a_context_is_a_prompt_that_models_accept(store: Any) -> None:
     assert len(store.get_context("a", heal=False).messages) == 4
 
 
+def test_a_summary_and_a_healed_result_bring_no_field_that_an_api_refuses(store: Any) -> None:
+    say_each(store, "a", *"1234")
+    store.fold("a", lambda *_: "so far", max_messages=2)
+    store.add_messages("a", [user("5"), calling("c")])
+    messages = store.get_context("a").messages
+    assert [sorted(message.metadata) for message in messages if message.metadata] == [["covers", "summary"], ["healed"]]
+    fields = {name for message in messages for name in message.to_prompt()}
+    assert fields == {"role", "content", "tool_calls", "tool_call_id"}
+
+
 def test_a_context_is_an_expected_version(store: Any) -> None:
     absent = store.get_context("a", max_messages=3)
     assert (absent.messages, absent.version, absent.life) == ([], 0, "")

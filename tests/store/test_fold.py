@@ -360,6 +360,8 @@ def test_an_unexpected_version_is_refused_before_the_model_is_paid(store: Any) -
         ({"max_tokens": 1, "count_tokens": "no"}, "count_tokens"),
         ({"max_tokens": 1, "count_tokens": lambda _: "many"}, "count_tokens"),
         ({"max_tokens": 1, "count_tokens": lambda _: -1}, "count_tokens"),
+        ({"max_messages": 1, "embed": lambda _: None}, "embed"),
+        ({"max_messages": 1, "embed": lambda _: 0.5}, "embed"),
         ({"max_messages": 1, "embed": lambda _: []}, "summary.embedding"),
         ({"max_messages": 1, "embed": lambda _: [float("nan")]}, "summary.embedding"),
         ({"max_messages": 1, "embed": lambda _: [1.0, 2.0, 3.0]}, "embedding"),

@@ -200,6 +200,43 @@ def test_expiry_ends_the_lease_with_the_life(store: Any, clock: Clock) -> None:
     assert words(store, "a") == ["3", "5"]
 
 
+def test_anybody_can_see_who_holds_a_lease(store: Any, clock: Clock) -> None:
+    assert store.get_lease("a") is None
+    before = time.time()
+    lease = store.lease("a", seconds=10)
+    clock.advance(4)
+    held = store.get_lease("a")
+    assert (held.session_id, held.token, held.until) == ("a", lease.token, lease.until)
+    assert held.left == pytest.approx(6)
+    assert before - 1 <= held.since <= time.time() + 1
+    say(store, "a", "1")  # the life that begins takes it over
+    assert store.get_lease("a").by == held.by
+    assert store.begin_effect("a", "pay").by == held.by
+    lease.release()
+    assert store.get_lease("a") is None
+
+
+def test_a_lease_that_is_over_is_held_by_nobody(store: Any, clock: Clock) -> None:
+    store.lease("absent", seconds=10)
+    say(store, "expired", "1")
+    store.set_ttl("expired", 5)
+    store.lease("expired", seconds=1000)
+    say(store, "erased", "1")
+    store.lease("erased", seconds=1000)
+    assert None not in [store.get_lease(name) for name in ("absent", "expired", "erased")]
+    clock.advance(11)
+    store.erase("erased")
+    assert [store.get_lease(name) for name in ("absent", "expired", "erased")] == [None] * 3
+
+
+def test_looking_at_a_lease_is_no_change(store: Any) -> None:
+    store.get_lease("a")
+    assert store.sessions().sessions == ()
+    with store.lease("a"):
+        assert store.get_lease("a") is not None
+        assert store.sessions().sessions == ()
+
+
 def test_the_version_is_compared_before_the_lease(store: Any) -> None:
     say(store, "a", "1")
     with pytest.raises(VersionConflict):

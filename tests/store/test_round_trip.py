@@ -97,6 +97,14 @@ def test_to_dict_and_from_dict_are_inverse(message: ChatMessage) -> None:
     assert ChatMessage.from_dict(message.to_dict()) == message
 
 
+@settings(max_examples=50, deadline=None)
+@given(message=messages)
+def test_a_prompt_has_what_is_said_and_no_marks(message: ChatMessage) -> None:
+    """Chat APIs refuse a whole prompt for a field of a message that they do not know."""
+    marks = {"id", "metadata"}
+    assert same(message.to_prompt(), {name: value for name, value in message.to_dict().items() if name not in marks})
+
+
 def test_any_tool_call_comes_back(place: Place, store: Any) -> None:
     others = st.fixed_dictionaries({"error": optional_text, "call_id": optional_text, "duration": numbers})
 

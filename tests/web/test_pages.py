@@ -347,6 +347,15 @@ def test_a_fold_is_on_the_page_and_its_undo_shows_the_turns_again(client: Client
     assert texts(url, "long")[0] == "Question 0"
 
 
+def test_the_worker_that_holds_the_lease_is_on_the_page(client: Client, url: str) -> None:
+    made = client(admitted=True)
+    with everturn.open(url) as store, store.lease(CUSTOMER):
+        held = store.get_lease(CUSTOMER)
+        assert held is not None
+        assert f"leased by {held.by} since" in made.get(f"/session?id={CUSTOMER}").text
+    assert "leased by" not in made.get(f"/session?id={CUSTOMER}").text
+
+
 def test_effects_are_on_the_page_and_a_rollback_shows_those_that_stay(client: Client, url: str) -> None:
     with everturn.open(url) as store:
         store.once(CUSTOMER, "refund <1234>", lambda: "r-1")

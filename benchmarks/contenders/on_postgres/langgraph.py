@@ -10,7 +10,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from benchmarks.contenders.checkpoints import CheckpointerContender, as_messages, config_of, following
+from benchmarks.contenders.checkpoints import CheckpointerContender, config_of, following
 from everturn.bench.contenders.timing import timed_tasks
 
 CONNECTIONS = 10  # as everturn's default
@@ -30,7 +30,7 @@ class LangGraphPostgresSaver(CheckpointerContender):
         self._async_saver: AsyncPostgresSaver | None = None
 
     def append_from_tasks(self, ids: Sequence[str], *, turns: int) -> float:
-        return self._runner.run(self._append_from_tasks(ids, as_messages(turns, 0)))
+        return self._runner.run(self._append_from_tasks(ids, self.prepared(turns)))
 
     async def _append_from_tasks(self, ids: Sequence[str], turns: list[list[BaseMessage]]) -> float:
         if self._async_saver is None:

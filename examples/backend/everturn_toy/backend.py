@@ -24,6 +24,7 @@ from everturn.backend import (
     Fork,
     ForkRequest,
     LeaseOutcome,
+    LeaseReading,
     LeaseRequest,
     LeaseRow,
     Order,
@@ -43,6 +44,7 @@ from everturn.backend import (
     is_held,
     path,
     plan_change,
+    reading_of,
 )
 from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
 from everturn.model import MESSAGE, SUMMARY, Change, Compaction, ErasureReceipt, Page, Problem, Snapshot
@@ -116,6 +118,10 @@ class ToyBackend:
 
     def _lease(self, session_id: str) -> LeaseRow | None:
         return self._memory.leases.get((self._namespace, session_id))
+
+    async def held_lease(self, session_id: str, deadline: float) -> LeaseReading | None:
+        with self._memory.lock:
+            return reading_of(self._lease(session_id), _name_of(self._live(session_id)), self._clock())
 
     async def effects(self, session_id: str, deadline: float) -> EffectsReading:
         with self._memory.lock:

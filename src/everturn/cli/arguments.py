@@ -46,12 +46,17 @@ def opened(url: str, *, create: bool = False, for_reading: bool = False, **optio
     url = as_url(url)
     if not create:
         refuse_absent_file(url)
-    if for_reading and url.startswith(READ_ONLY):
-        options["read_only"] = True  # a command that reads needs no permission to write, and creates nothing
+    if for_reading:
+        options |= only_looking(url)
     if "timeout=" not in url:
         options.setdefault("timeout", TIMEOUT)
     with warnings_on_stderr(), everturn.open(url, **options) as store:
         yield store
+
+
+def only_looking(url: str) -> dict[str, Any]:
+    """Options of a command that looks: it needs no permission to write, and creates nothing."""
+    return {"read_only": True} if url.startswith(READ_ONLY) else {}
 
 
 @contextmanager

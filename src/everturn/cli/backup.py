@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from everturn import private_files
-from everturn.cli.arguments import URL, as_url, file_of, opened
+from everturn.cli.arguments import URL, as_url, file_of, opened, refuse_absent_file
 from everturn.cli.output import console
 from everturn.core.numbers import count, size
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
+from everturn.model import VerifyReport
 
 
 def backup(
@@ -23,8 +25,9 @@ def backup(
 ) -> None:
     """Copy a SQLite store into a file while it is in use.
 
-    The copy is the store at one moment. Writers go on meanwhile and do not wait. The copy is verified before it gets
-    its name; an interrupted backup leaves no file. Only you can read the copy (mode 600), unless it replaces a file
+    The copy is the store at one moment. Writers go on meanwhile and do not wait. Nothing is written to the store: a
+    file of an earlier everturn stays one, and so does its copy. The copy is verified before it gets its name; an
+    interrupted backup leaves no file. Only you can read the copy (mode 600), unless it replaces a file
     that others can read. For other backends use the tools of the server, or everturn copy.
 
     \b
@@ -34,7 +37,7 @@ def backup(
     """
     from rich.progress import Progress
 
-    from everturn.backends.sqlite.backup import copy_pages
+    from everturn.backends.sqlite.backup import copy_pages, is_of_earlier_version
 
     source = file_of(as_url(url))
     if source is None:
@@ -49,15 +52,17 @@ def backup(
         raise InvalidInput("is not a plain file; give another", path=str(file))
     if file.exists() and not force:
         raise InvalidInput("exists; give another file, or --force to replace it", path=str(file))
-    with opened(url):
-        pass  # raises if it cannot be opened, and migrates an older schema
+    refuse_absent_file(as_url(url))
+    is_earlier = is_of_earlier_version(source)
+    if not is_earlier:
+        with opened(url, for_reading=True):
+            pass  # raises if it cannot be opened
     part = private_files.beside(file)
     try:
         with Progress(transient=True, disable=not os.isatty(1)) as bar:
             task = bar.add_task("copying", total=None)
             copy_pages(source, part, lambda done, total: bar.update(task, completed=done, total=total))
-        with opened(f"sqlite:///{part}") as copied:
-            report = copied.verify()
+        report = _verified_anew(part) if is_earlier else _verified(part)
         if not report.ok and not anyway:
             raise MemoryStoreBackendError(
                 f"{source} has {count(len(report.problems), 'problem')}, so its copy was not kept: everturn verify "
@@ -68,8 +73,25 @@ def backup(
             part.chmod(file.stat().st_mode & 0o777)
         part.replace(file)
     finally:
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{part}{suffix}").unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
     told = f"{count(report.sessions, 'session')}, {count(report.entries, 'entry', 'entries')}"
     sound = "verified" if report.ok else f"with {count(len(report.problems), 'problem')}"
     console().print(f"{file}: {told}, {size(file.stat().st_size)}, {sound}")
+
+
+def _verified(copy: Path) -> VerifyReport:
+    with opened(f"sqlite:///{copy}", for_reading=True) as copied:
+        return copied.verify()
+
+
+def _verified_anew(copy: Path) -> VerifyReport:
+    """Verify a copy of the copy, which is migrated: this version reads no other form."""
+    migrated = copy.with_name(f"{copy.name}.migrated")
+    try:
+        os.close(private_files.create(migrated))
+        shutil.copyfile(copy, migrated)
+        with opened(f"sqlite:///{migrated}") as copied:
+            return copied.verify()
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{migrated}{suffix}").unlink(missing_ok=True)

@@ -21,9 +21,11 @@ from everturn.cli.output import clean, console
 
 if TYPE_CHECKING:
     from everturn.testing.kit.environment import Environment
+    from everturn.testing.kit.factory_text import Home
     from everturn.testing.kit.runner import Chosen
     from everturn.testing.kit.target import Target
     from everturn.testing.results import RunReport
+    from everturn.testing.shapes import Shape
 
 HISTORIES = Path(".everturn")
 
@@ -83,7 +85,13 @@ def check(
     explain: Annotated[
         str | None, typer.Option(metavar="ID", help="Print the promise of a clause, and the incident behind it.")
     ] = None,
-    init: Annotated[bool, typer.Option("--init", help="Write a factory and a CI job to start from.")] = False,
+    init: Annotated[
+        bool, typer.Option("--init", help="Write a factory, for the store that TARGET names, and a CI job.")
+    ] = False,
+    kept_in: Annotated[
+        str | None,
+        typer.Option(metavar="HOME", help="With --init: what the store is kept in: files, redis, postgres or memory."),
+    ] = None,
 ) -> None:
     """Run the contract on any memory store, ours or yours.
 
@@ -99,6 +107,7 @@ def check(
       everturn check myapp.memory:factory --html report.html
       everturn check myapp.memory:factory --clause append-append@3 --seed 7
       everturn check myapp.memory:factory --baseline known.json --badge badge.json
+      everturn check --init myapp.memory:Memory
       everturn check --judge history.jsonl
     """
     from everturn.testing.history import BadHistory
@@ -109,7 +118,7 @@ def check(
     files = ReportFiles(json=json, html=html, badge=badge, summary=summary)
     try:
         if init:
-            _init()
+            _init(target, kept_in)
         elif list_clauses or explain:
             _tell(explain, layers or [], contract)
         elif judge is not None:
@@ -157,12 +166,45 @@ def _chosen(names: list[str], layers: list[str], contract: str | None) -> list[C
 # --- without a run ---------------------------------------------------------------------------------------------------
 
 
-def _init() -> None:
+def _init(target: str | None, kept_in: str | None) -> None:
+    """Write the files to start from: for a class that was named, or for one that is asked for at a terminal."""
+    from everturn.testing.kit.factory_text import FILL_IN, blank, home_of, look_at, source
     from everturn.testing.kit.scaffold import write_start
 
-    for path in write_start(Path()):
+    asked = sys.stdin.isatty()
+    if target is None and asked:
+        target = typer.prompt("Your store, as package.module:Class (empty: not known yet)", default="") or None
+    if target is None:
+        text = blank(_asked_shape() if asked else None)
+    else:
+        store = look_at(target)
+        typer.echo(f"{store.name}: {store.shape.name if store.shape else 'its shape is not to be seen in the class'}")
+        home = kept_in or home_of(store)
+        if home is None and asked:
+            home = typer.prompt("What is it kept in? files, redis, postgres or memory", default="files")
+        text = source(store, _home(home or "files"))
+    for path in write_start(Path(), text):
         typer.echo(f"wrote {path}")
-    typer.echo("Fill in memory_target.py, then: everturn check memory_target:factory --quick")
+    first = "Fill in memory_target.py, then" if target is None or FILL_IN in text else "Next"
+    typer.echo(f"{first}: everturn check memory_target:factory --quick")
+
+
+def _asked_shape() -> type[Shape] | None:
+    from everturn.testing.shapes import SHAPES
+
+    for number, shape in enumerate(SHAPES, 1):
+        typer.echo(f"{number:>3}  {shape.name:<36} {shape.methods()}")
+    number = typer.prompt("Which of these is it like? 0: none, or I do not know", type=int, default=0)
+    return SHAPES[number - 1] if 0 < number <= len(SHAPES) else None
+
+
+def _home(name: str) -> Home:
+    from everturn.testing.kit.factory_text import HOMES
+
+    for home in HOMES:
+        if home == name:
+            return home
+    _refuse(f"--kept-in is {', '.join(HOMES)}; not {name!r}")
 
 
 def _tell(explain: str | None, layers: list[str], contract: str | None) -> None:
@@ -221,7 +263,14 @@ def _checked(
         run = Environment(target, seed=secrets.randbelow(10**6) if seed is None else seed, quick=quick)
         try:
             runner = Runner(
-                run, clauses, budget=seconds, known=known, baseline=before, histories=HISTORIES, contract=version
+                run,
+                clauses,
+                budget=seconds,
+                known=known,
+                baseline=before,
+                histories=HISTORIES,
+                contract=version,
+                may_overrun=budget is None,
             )
             with _terminated_as_interrupted(), Progress(console(), [one.clause.id for one in clauses]) as progress:
                 report = run_all(

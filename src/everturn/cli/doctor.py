@@ -28,8 +28,8 @@ def doctor(
     SQLite: the library, journal and sync, the file system, the WAL and readers that keep it from shrinking. Redis:
     persistence, eviction, memory, replicas, version. PostgreSQL: fsync, synchronous_commit, connections, bloat.
     DynamoDB: billing, point-in-time recovery, TTL attribute, indexes, replicas, permissions. Each finding has its risk
-    and a fix to paste. With --json also its health: reachable, writable, disk left, WAL, replicas. Exit code 1 if there
-    are findings.
+    and a fix to paste. With --json also its health: reachable, writable, disk left, WAL, replicas, the oldest lease,
+    effects in doubt. Exit code 1 if there are findings.
 
     \b
     Examples:
@@ -37,7 +37,7 @@ def doctor(
       everturn doctor redis://localhost --json | jq .findings
     """
     quiet: dict[str, Any] = {"warnings": False} if url.startswith(("redis", "postgres")) else {}
-    with opened(url, **quiet) as store:
+    with opened(url, for_reading=True, **quiet) as store:
         health = store.health()
         backend: Any = operations_of(store).backend
         if not hasattr(backend, "examine"):

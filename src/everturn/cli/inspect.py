@@ -14,15 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from everturn.cli.arguments import JSON, SESSION, URL, WHERE, facts_in, opened, point_in, session_in
-from everturn.cli.effects import effects_of, line_of
+from everturn.cli.effects import effects_of, lease_of, line_of
 from everturn.cli.entries import as_json, entry_lines
 from everturn.cli.entry_windows import forward, latest, look
 from everturn.cli.output import clean, console, print_json, print_paged
 from everturn.core.numbers import count, lasting, size
 from everturn.errors import SessionNotFound
+from everturn.held_lease import HeldLease
 from everturn.model import Change, Effect, Entry, SessionInfo, Snapshot
 from everturn.store.sync import MemoryStore
-from everturn.ui.descriptions import change_in_words, expiry, facts_in_words
+from everturn.ui.descriptions import change_in_words, expiry, facts_in_words, lease_in_words
 from everturn.ui.times import at_time
 
 AT = Annotated[str | None, typer.Option("--at", metavar="POINT", help="A version, or a snapshot's id or label.")]
@@ -113,6 +114,7 @@ def show(
         facts = session_in(store, session)
         point = point_in(store, session, at)
         done = effects_of(store, session) if point is None and not json else []
+        held = lease_of(store, session) if point is None and not json else None
         moment = facts.version if point is None else point  # all windows are of one state
         reading = look(store, session, moment)
 
@@ -131,11 +133,17 @@ def show(
         if point is not None:
             version = point if isinstance(point, int) else point.version
             facts = msgspec.structs.replace(facts, version=version, messages=reading.state.messages)
-        print_paged(_conversation(facts, entries, limit, at, console().width, done))
+        print_paged(_conversation(facts, entries, limit, at, console().width, done, held))
 
 
 def _conversation(
-    facts: SessionInfo, entries: Iterable[Entry], limit: int | None, at: str | None, width: int, done: Sequence[Effect]
+    facts: SessionInfo,
+    entries: Iterable[Entry],
+    limit: int | None,
+    at: str | None,
+    width: int,
+    done: Sequence[Effect],
+    held: HeldLease | None,
 ) -> Iterator[Text]:
     words = [f"version {facts.version:,}", count(facts.messages, "message")]
     if at is None:
@@ -148,6 +156,8 @@ def _conversation(
     yield title if at is None else title.append(f"   as it was at {clean(at)}", "bold yellow")
     if facts.facts:
         yield Text(clean(facts_in_words(facts)), style="dim")
+    if held is not None:
+        yield Text(clean(lease_in_words(held)), style="yellow")
     if limit is not None and facts.messages > limit:
         yield Text(f"... earlier entries; these are the latest {limit:,}", style="dim")
     is_empty = True

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from everturn.cli.arguments import URL, as_url, file_of, refuse_absent_file, warnings_on_stderr
+from everturn.cli.arguments import URL, as_url, file_of, only_looking, refuse_absent_file, warnings_on_stderr
 from everturn.errors import Unsupported
 
 
@@ -55,9 +55,10 @@ def serve(
             webbrowser.open(address)
 
     allowed = file_of(url) is not None if changes is None else changes
+    looking = {} if allowed else only_looking(url)
     with warnings_on_stderr():
         try:
-            serving.serve(url, port=port, can_change=allowed, reports=report or (), ready=ready)
+            serving.serve(url, port=port, can_change=allowed, options=looking, reports=report or (), ready=ready)
         except KeyboardInterrupt:
             sys.stdout.write("stopped\n")
             raise

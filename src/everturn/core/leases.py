@@ -8,6 +8,7 @@ the same steps where the data is.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -54,6 +55,42 @@ class LeaseOutcome(msgspec.Struct, frozen=True, gc=False):
     token: int = 0
     until: float = 0.0
     left: float = 0.0
+
+
+class LeaseReading(msgspec.Struct, frozen=True, gc=False):
+    """A backend's answer to who holds the lease of a session. `until` and `left` are as in LeaseOutcome."""
+
+    token: int
+    holder: str
+    until: float
+    left: float
+
+
+def holder_name(worker: str, since: float, random: str) -> str:
+    """Make the name of a holder: the worker, the moment at which it asked by its own clock, and a random part.
+
+    No other lease has that name. Backends compare it as a whole. It has no spaces.
+    """
+    return f"{worker}:{since:.3f}:{random}"
+
+
+def told_by(holder: str) -> tuple[str, float | None]:
+    """Read the worker, and the moment it asked, from the name of a holder. Names of before 0.2 are random alone."""
+    parts = holder.rsplit(":", 2)
+    return (parts[0], float(parts[1])) if len(parts) == 3 else ("", None)
+
+
+def held_longest(holders: Iterable[str], now: float) -> float | None:
+    """Return for how many seconds the first of these holders has had its lease, at most; None if none of them tells."""
+    asked = [since for _, since in map(told_by, holders) if since is not None]
+    return max(now - min(asked), 0.0) if asked else None
+
+
+def reading_of(row: LeaseRow | None, life: str, now: float) -> LeaseReading | None:
+    """Return the lease if it is in force, in this life of the session ("": there is none)."""
+    if row is None or not is_held(row, life, now):
+        return None
+    return LeaseReading(row.token, row.holder, row.until, row.until - now)
 
 
 def is_held(row: LeaseRow | None, life: str, now: float) -> bool:

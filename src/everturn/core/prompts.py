@@ -57,7 +57,7 @@ def _is_text(part: JSON) -> bool:
 
 def size_of(message: ChatMessage) -> int:
     """Count the bytes of a message as JSON, as it is sent to a model."""
-    return len(_encode(message.to_dict()))
+    return len(_encode(message.to_prompt()))
 
 
 def summary_message(summary: Summary) -> ChatMessage:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, count, pairwise, repeat
+from itertools import accumulate, compress, count, repeat
+from operator import ne
 from typing import TypeAlias
 
 import msgspec
@@ -157,14 +158,13 @@ class TrimPlanner:
             self._end_turn()
         if seqs[-1] <= self._floor:
             self._low += [seq for seq in seqs if seq <= self._floor]
-        ends = [at for at, (turn, older) in enumerate(pairwise(turns), 1) if turn != older]
-        counts = [self._count + at for at in ends]
+        ends = [*compress(count(1), map(ne, turns, turns[1:]))]  # how many are in the turns that end here, and newer
         total, size = self._tokens, self._size
         totals: Iterable[int] = repeat(total)
         all_sizes: Iterable[int] = repeat(size)
         fit = len(ends)  # of the turns that end here; those behind one that does not fit do not fit either
         if self._max_messages is not None:
-            fit = bisect_right(counts, self._max_messages - len(self._system) - self._beside)
+            fit = bisect_right(ends, self._max_messages - self._count - len(self._system) - self._beside)
         if tokens is not None and self._max_tokens is not None:
             sums = [*accumulate(tokens, initial=total)]
             total, totals = sums[-1], (of_ends := [sums[at] for at in ends])
@@ -177,6 +177,7 @@ class TrimPlanner:
             fit = max(fit, 1)
         firsts = [turns[at - 1] for at in ends[:fit]]
         # Not strict: as many as there are firsts.
+        counts = map(self._count.__add__, ends)
         self._starts += zip(count(self._number), firsts, counts, totals, all_sizes)
         self._number += len(ends)
         self._turn = turns[-1]

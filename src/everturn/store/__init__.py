@@ -9,7 +9,8 @@ Changes:
 changes.py         turns, snapshots, rollback, undo, clear, TTL, fork
 trim.py            trim, a change that reads before it writes
 fold.py            fold, the other one, with a model in between
-leases.py          leases, and the objects that hold one; lease_holder.py a lease as a value that changes name
+leases.py          leases, and the objects that hold one; lease_holder.py a lease as a value that changes name;
+                   worker_name.py the name of who holds it
 effects.py         effects: begun, finished, failed, and `once` around them
 facts.py           facts that sessions are found by
 maintenance.py     clear_all, erase, compact, verify: long work in steps; erase_many.py erases many sessions

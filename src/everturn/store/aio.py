@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 from everturn.backend import Backend
 from everturn.errors import InvalidInput
 from everturn.health_report import Health
+from everturn.held_lease import HeldLease
 from everturn.model import (
     JSON,
     Change,
@@ -341,7 +342,8 @@ class AsyncMemoryStore:
 
         ```python
         context = await store.get_context("customer-42", max_tokens=8000)
-        answer = f"I have read {len(context.messages)} messages."  # ask a model here
+        prompt = [message.to_prompt() for message in context.messages]
+        answer = f"I have read {len(prompt)} messages."  # ask a model here
         await store.add_messages("customer-42", [ChatMessage("assistant", answer)], expected_version=context)
         ```
 
@@ -790,6 +792,32 @@ class AsyncMemoryStore:
         """
         self._refuse_other_loops()
         return AsyncLease(self._operations, session_id, seconds, wait=wait, renew=renew)
+
+    async def get_lease(self, session_id: str) -> HeldLease | None:
+        """Look who holds the lease of a session now. Changes nothing.
+
+        ```python
+        held = await store.get_lease("customer-42")
+        if held is not None:
+            print(f"{held.by} works on it, for {held.left:.0f} s more at least")
+        ```
+
+        It is for people and their reports. By the time it returns, the lease may have ended: to know that nobody else
+        works on a session, take the lease.
+
+        Args:
+            session_id: Names the conversation. It may be absent.
+
+        Returns:
+            The lease, with the name of its worker; None if nobody holds one.
+
+        Raises:
+            CorruptEntry: The stored lease is not what was written.
+            Unsupported: The backend cannot tell.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        self._refuse_other_loops()
+        return await observed(self._operations.get_lease(session_id))
 
     async def begin_effect(
         self,

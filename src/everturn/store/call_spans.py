@@ -26,7 +26,7 @@ READS = frozenset(
     {
         *("get_history", "get_context", "get_turn", "get_tool_calls", "get_summaries", "get_effects", "load_memory"),
         *("search_summaries", "list_snapshots", "diff", "state", "info", "changes", "sessions", "find", "verify"),
-        *("health", "close"),
+        *("get_lease", "health", "close"),
     }
 )
 CREATES = frozenset({"add_messages", "append", "save_context", "add_tool_call", "add_summary", "fork"})

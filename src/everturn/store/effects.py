@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
-from os import getpid
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -25,16 +24,17 @@ from everturn.errors import (
 )
 from everturn.model import JSON, Effect, EffectStatus, Receipt
 from everturn.store.arguments import checked_count, checked_id, checked_label
-from everturn.store.change_sender import Expected, Leased, new_call
+from everturn.store.change_sender import Expected, Leased
 from everturn.store.changes import ChangeOperations
 from everturn.store.outcomes import receipt_of, refuse
+from everturn.store.worker_name import NamedWorker
 
 Result = TypeVar("Result")
 _WRITTEN = (Status.APPLIED, Status.REPLAYED)
 _decode = msgspec.json.decode
 
 
-class EffectOperations(ChangeOperations):
+class EffectOperations(ChangeOperations, NamedWorker):
     """The methods that begin, end and list effects."""
 
     async def begin_effect(
@@ -61,7 +61,9 @@ class EffectOperations(ChangeOperations):
         session_id, name = checked_id(session_id), _checked_effect_key(key)
         body = None if request is None else self._json(request, "request")
         claim = self._lease_claim(session_id, lease)
-        action = BeginEffect(name, body, self._name, claim.token if claim else 0, checked_count(repeats, "repeats"))
+        action = BeginEffect(
+            name, body, self.worker_name, claim.token if claim else 0, checked_count(repeats, "repeats")
+        )
         deadline = self.runtime.clock() + self.settings.timeout
         outcome = await self._outcome(session_id, action, None, expected, (), lease=claim, deadline=deadline)
         row = outcome.effect
@@ -147,7 +149,7 @@ class EffectOperations(ChangeOperations):
             if row.key == key and reading.life == life:
                 return row
         # The life it was begun in is over. That request began it, and nobody can end it any more.
-        return StoredEffect(key, "started", 1, 0, 0, 0, self._name, 0.0, None)
+        return StoredEffect(key, "started", 1, 0, 0, 0, self.worker_name, 0.0, None)
 
     # --- all in one --------------------------------------------------------------------------------------------------
 
@@ -214,16 +216,6 @@ class EffectOperations(ChangeOperations):
             raise
 
     # --- values ------------------------------------------------------------------------------------------------------
-
-    @property
-    def _name(self) -> str:
-        """Name of this store for those who look into effects: its process, and a random part."""
-        pid = getpid()
-        if self._named[0] != pid:  # a fork is another worker
-            self._named = pid, f"pid-{pid}-{new_call()[:4].hex()}"
-        return self._named[1]
-
-    _named: tuple[int, str] = (0, "")
 
     def _json(self, value: JSON, path: str) -> bytes:
         body = codec.encode_json(value, path)

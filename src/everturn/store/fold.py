@@ -7,12 +7,12 @@ from paying the model twice (decision 040); it is not needed for correctness.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import isawaitable
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -178,7 +178,10 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
             raise InvalidInput("returned no text; nothing was folded", path="summarize")
         embedding = made.embedding
         if embedding is None and embed is not None:
-            embedding = tuple(cast("Collection[float]", await self._asked(partial(embed, made.text))))
+            numbers = await self._asked(partial(embed, made.text))
+            if not isinstance(numbers, Iterable):
+                raise InvalidInput(f"returned {type(numbers).__name__}, not numbers; nothing was folded", path="embed")
+            embedding = tuple(numbers)
         extra = (made.extra or {}) | {codec.FOLD_MARK: True}
         summary = Summary(made.text, embedding, plan.covers, extra=extra)
         return codec.encode(summary, "summary", self.settings.max_message_bytes)
@@ -199,7 +202,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
         if getattr(self.backend, "lease", None) is None:
             yield True
             return
-        lease = LeaseHolder(FOLDS + codec.digest(session_id.encode()).hex(), LEASE_SECONDS)
+        lease = LeaseHolder(FOLDS + codec.digest(session_id.encode()).hex(), LEASE_SECONDS, self.worker_name)
         if (await self.send_lease(lease, "take")).status is not Status.APPLIED:
             yield False
             return

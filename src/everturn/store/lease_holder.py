@@ -6,6 +6,7 @@ import time
 from os import getpid, urandom
 
 from everturn.backend import LeaseClaim, LeaseOutcome
+from everturn.core.leases import holder_name
 from everturn.errors import InvalidInput, LeaseLost
 
 
@@ -23,10 +24,10 @@ def lease_lost(session_id: str, token: int, why: str = "") -> LeaseLost:
 class LeaseHolder:
     """A lease of a session: its token, and when it ends. It belongs to the process that took it, not to a fork."""
 
-    def __init__(self, session_id: str, seconds: float) -> None:
+    def __init__(self, session_id: str, seconds: float, worker: str) -> None:
         self.session_id = session_id
         self.seconds = seconds
-        self._holder = urandom(8).hex()
+        self._holder = holder_name(worker, time.time(), urandom(8).hex())
         self._token = 0  # it is not taken yet
         self._until = 0.0
         self._ends = 0.0  # the same moment by time.monotonic, at the earliest

@@ -13,12 +13,15 @@ import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
-from everturn.backend import LONGEST_LEASE, LeaseOutcome, LeaseRequest, Status
+from everturn.backend import LONGEST_LEASE, LeaseOutcome, LeaseReading, LeaseRequest, Status
+from everturn.core.leases import told_by
 from everturn.errors import InvalidInput, LeaseHeld, LeaseLost, MemoryStoreError, Unsupported
+from everturn.held_lease import HeldLease
 from everturn.store.arguments import checked_id
 from everturn.store.lease_holder import LeaseHolder, lease_lost
 from everturn.store.observed import observed, run_observed
 from everturn.store.retries import RetryingSender
+from everturn.store.worker_name import NamedWorker
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -38,8 +41,22 @@ def checked_lease_seconds(seconds: object) -> float:
     return float(seconds)  # type: ignore[arg-type]  # a number
 
 
-class LeaseOperations(RetryingSender):
-    """The requests behind `lease`."""
+class LeaseOperations(RetryingSender, NamedWorker):
+    """The requests behind `lease` and `get_lease`."""
+
+    async def get_lease(self, session_id: str) -> HeldLease | None:
+        """Look who holds the lease of a session now; None if nobody does."""
+        session_id = checked_id(session_id)
+        look = getattr(self.backend, "held_lease", None)
+        if look is None:
+            raise Unsupported(
+                "this backend tells no lease: it implements everturn.backend.Backend without `held_lease`"
+            )
+        found: LeaseReading | None = await self.call(lambda _, by: look(session_id, by))
+        if found is None:
+            return None
+        by, since = told_by(found.holder)
+        return HeldLease(session_id, found.token, by, since, found.until, found.left)
 
     async def take_lease(self, lease: LeaseHolder, wait: float) -> LeaseOutcome:
         """Take the lease; while another has it, look again until `wait` seconds are over. Raises LeaseHeld."""
@@ -54,7 +71,8 @@ class LeaseOperations(RetryingSender):
             if left <= 0:
                 raise LeaseHeld(
                     f"session {session_id!r}: another worker holds the lease {outcome.token}, for {outcome.left:.3g} s "
-                    "unless it renews or releases it; wait for it (wait=), or leave the session to that worker",
+                    "unless it renews or releases it; wait for it (wait=), or leave the session to that worker "
+                    "(get_lease tells which it is)",
                     session_id=session_id,
                     token=outcome.token,
                     left=outcome.left,
@@ -97,7 +115,7 @@ class Lease(LeaseHolder):
     """
 
     def __init__(self, operations: LeaseOperations, session_id: str, seconds: float, *, renew: bool) -> None:
-        super().__init__(checked_id(session_id), checked_lease_seconds(seconds))
+        super().__init__(checked_id(session_id), checked_lease_seconds(seconds), operations.worker_name)
         self._operations = operations
         self._renews = renew
         self._ended = threading.Event()
@@ -171,7 +189,7 @@ class AsyncLease(LeaseHolder):
     def __init__(
         self, operations: LeaseOperations, session_id: str, seconds: float, *, wait: float, renew: bool
     ) -> None:
-        super().__init__(checked_id(session_id), checked_lease_seconds(seconds))
+        super().__init__(checked_id(session_id), checked_lease_seconds(seconds), operations.worker_name)
         self._operations = operations
         self._wait = wait
         self._renews = renew

@@ -16,6 +16,7 @@ from typing import Literal, Self, TypeVar
 from everturn.backend import Backend
 from everturn.errors import InvalidInput
 from everturn.health_report import Health
+from everturn.held_lease import HeldLease
 from everturn.model import (
     JSON,
     Change,
@@ -319,7 +320,8 @@ class MemoryStore:
 
         ```python
         context = store.get_context("customer-42", max_tokens=8000)
-        answer = f"I have read {len(context.messages)} messages."  # ask a model here
+        prompt = [message.to_prompt() for message in context.messages]
+        answer = f"I have read {len(prompt)} messages."  # ask a model here
         store.add_messages("customer-42", [ChatMessage("assistant", answer)], expected_version=context)
         ```
 
@@ -752,6 +754,31 @@ class MemoryStore:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
         """
         return Lease(self._operations, session_id, seconds, renew=renew).take(wait)
+
+    def get_lease(self, session_id: str) -> HeldLease | None:
+        """Look who holds the lease of a session now. Changes nothing.
+
+        ```python
+        held = store.get_lease("customer-42")
+        if held is not None:
+            print(f"{held.by} works on it, for {held.left:.0f} s more at least")
+        ```
+
+        It is for people and their reports. By the time it returns, the lease may have ended: to know that nobody else
+        works on a session, take the lease.
+
+        Args:
+            session_id: Names the conversation. It may be absent.
+
+        Returns:
+            The lease, with the name of its worker; None if nobody holds one.
+
+        Raises:
+            CorruptEntry: The stored lease is not what was written.
+            Unsupported: The backend cannot tell.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return run_observed(self._operations.get_lease(session_id))
 
     def begin_effect(
         self,

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from everturn.core.numbers import count, lasting, size
+from everturn.held_lease import HeldLease
 from everturn.model import JSON, Change, Effect, ErasureReceipt, SessionInfo, Summary
 
 EFFECT_CHANGES = {"begin_effect": "begun", "finish_effect": "finished", "fail_effect": "failed"}
@@ -70,7 +71,7 @@ def not_erased(receipt: ErasureReceipt) -> list[str]:
 
 
 def effect_in_words(effect: Effect) -> str:
-    """`in doubt or in progress: begun by pid-7-ab12 at 2026-11-18 12:00:00 with {"amount":20}`, or how it ended."""
+    """`in doubt or in progress: begun by web-7-pid-1-ab12 at 2026-11-18 12:00 with {"amount":20}`, or how it ended."""
     began = f"begun by {effect.by} at {_moment(effect.at)}"
     if effect.lease is not None:
         began += f" under lease {effect.lease}"
@@ -85,6 +86,12 @@ def effect_in_words(effect: Effect) -> str:
         case "failed":
             return f"failed with {_json(effect.error)}{note}; {began}"
     return f"in doubt or in progress: {began}"
+
+
+def lease_in_words(held: HeldLease) -> str:
+    """`leased by web-7-pid-12-2a1d08ac since 2026-11-18 12:00:00 UTC, for 12 s more (token 3)`."""
+    since = "" if held.since is None else f" since {_moment(held.since)}"
+    return f"leased by {held.by or 'a worker'}{since}, for {lasting(held.left)} more (token {held.token})"
 
 
 def effects_that_stay(effects: Sequence[Effect], version: int) -> list[Effect]:

@@ -1,10 +1,11 @@
-"""The list of a session's effects, on its page and on that of a rollback."""
+"""The lease of a session, and the list of its effects, on its page and on that of a rollback."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from everturn.errors import Unsupported
+from everturn.held_lease import HeldLease
 from everturn.model import Effect
 from everturn.store.aio import AsyncMemoryStore
 from everturn.ui.descriptions import effect_in_words
@@ -19,6 +20,14 @@ async def effects_of(store: AsyncMemoryStore, session_id: str) -> list[Effect]:
         return await store.get_effects(session_id)
     except Unsupported:
         return []
+
+
+async def lease_of(store: AsyncMemoryStore, session_id: str) -> HeldLease | None:
+    """Look who holds the lease of a session; None where the backend does not tell."""
+    try:
+        return await store.get_lease(session_id)
+    except Unsupported:
+        return None
 
 
 def effect_list(title: str, effects: Sequence[Effect]) -> Node:

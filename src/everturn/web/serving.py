@@ -6,9 +6,9 @@ import contextlib
 import secrets
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 import uvicorn
@@ -29,10 +29,14 @@ def serve(
     *,
     port: int = 0,
     can_change: bool,
+    options: Mapping[str, Any] = MappingProxyType({}),
     reports: Sequence[Path] = (),
     ready: Callable[[str], None] = lambda _address: None,
 ) -> None:
-    """Serve until interrupted. Calls `ready` with the address, token included, once the server listens."""
+    """Serve until interrupted. Calls `ready` with the address, token included, once the server listens.
+
+    `options` are those of `open_async`.
+    """
     token = secrets.token_urlsafe(24)
     root = f"/{secrets.token_urlsafe(12)}"
     with _listening(port) as listener:
@@ -41,8 +45,8 @@ def serve(
 
         @contextlib.asynccontextmanager
         async def opening() -> AsyncIterator[InspectorContext]:
-            options: dict[str, Any] = {} if "timeout=" in url else {"timeout": TIMEOUT}
-            async with await everturn.open_async(url, **options) as store:
+            given: dict[str, Any] = dict(options) if "timeout=" in url else {"timeout": TIMEOUT, **options}
+            async with await everturn.open_async(url, **given) as store:
                 try:
                     await store.sessions(limit=1, order="recent")
                     can_order = True

@@ -8,14 +8,15 @@ from starlette.responses import PlainTextResponse, Response
 
 from everturn.core.numbers import count, size
 from everturn.errors import InvalidInput, SnapshotNotFound
+from everturn.held_lease import HeldLease
 from everturn.model import Change, ChatMessage, Entry, SessionInfo, Snapshot, Summary, ToolCall
 from everturn.store.aio import AsyncMemoryStore
 from everturn.ui import change_graph
 from everturn.ui.change_graph import Moment
-from everturn.ui.descriptions import change_in_words, expiry
+from everturn.ui.descriptions import change_in_words, expiry, lease_in_words
 from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.actions import buttons, buttons_of_the_past, snapshot_list, toast
-from everturn.web.effects import effect_list, effects_of
+from everturn.web.effects import effect_list, effects_of, lease_of
 from everturn.web.entries import entries, plain
 from everturn.web.links import link, number_in, point_in, url
 from everturn.web.page import InspectorContext, ago, fragment, inspector_of, page, stamp
@@ -91,7 +92,7 @@ async def _body(inspector: InspectorContext, seen: SessionWindow, request: Reque
     return [
         tag(
             "section",
-            _facts(facts),
+            _facts(facts, await lease_of(inspector.store, facts.session_id)),
             then,
             buttons(inspector, facts) if seen.at is None else buttons_of_the_past(inspector, facts, seen.at),
             tag("div", *window(seen), id="conversation", class_="conversation", role="log", aria_label="Conversation"),
@@ -110,7 +111,7 @@ async def _body(inspector: InspectorContext, seen: SessionWindow, request: Reque
     ]
 
 
-def _facts(facts: SessionInfo) -> Html:
+def _facts(facts: SessionInfo, held: HeldLease | None) -> Html:
     items: list[Node] = [
         f"version {facts.version:,}",
         count(facts.messages, "message"),
@@ -121,6 +122,8 @@ def _facts(facts: SessionInfo) -> Html:
     items += [shown(f"{name}: {value}") for name, value in facts.facts.items()]
     if facts.expires_at is not None:
         items.append(f"expires {expiry(facts)}")
+    if held is not None:
+        items.append(shown(lease_in_words(held)))
     if facts.forked_from is not None:
         items.append(["forked from ", link("/session", shown(facts.forked_from), id=facts.forked_from)])
     return tag("ul", [tag("li", one) for one in items], class_="facts")

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 
 from everturn import AsyncMemoryStore, ChatMessage
 from everturn.adapters.fastapi import STORE_ERRORS, get_store, store_lifespan
-from tests.adapters.stores import file_url, given, namespace_of
+from tests.adapters.stores import at_dynamodb, file_url, given, namespace_of
 
 Store = Annotated[AsyncMemoryStore, Depends(get_store)]
 Text = Annotated[str, Body()]
@@ -168,3 +168,4 @@ def on_valkey(where: Path, redis_url: str, ttl: float | None = None, timeout: fl
 
 
 on_sqlite.share_threads = on_valkey.share_threads = True  # type: ignore[attr-defined]  # what a factory offers
+on_dynamodb = at_dynamodb(on_valkey)

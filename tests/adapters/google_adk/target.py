@@ -11,7 +11,7 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 
 from everturn.adapters.google_adk import EverturnSessionService
-from tests.adapters.stores import in_a_file, on_a_server
+from tests.adapters.stores import at_dynamodb, in_a_file, on_a_server
 
 
 class Insisting(EverturnSessionService):
@@ -41,3 +41,6 @@ def on_valkey(
 ) -> Iterator[EverturnSessionService]:
     with on_a_server(where, redis_url, ttl=ttl, timeout=timeout) as store:
         yield Insisting(store)
+
+
+on_dynamodb = at_dynamodb(on_valkey)

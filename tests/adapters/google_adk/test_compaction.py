@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.adk.agents import RunConfig
 from google.adk.errors import StaleSessionError
 from google.adk.events.event import Event
+from google.adk.sessions.base_session_service import GetSessionConfig
 
 import everturn
 from everturn.adapters.google_adk import EverturnSessionService
@@ -133,3 +135,22 @@ def test_a_conversation_goes_on_while_another_process_compacts_it(tmp_path: Path
             assert (await worker.ask(running, "six")).endswith("(seen 3)")
 
     asyncio.run(story())
+
+
+def test_a_run_loads_no_more_than_its_prompt_needs_and_a_rewind_finds_what_was_compacted(tmp_path: Path) -> None:
+    async def story(store: Any) -> None:
+        service = EverturnSessionService(store)
+        running = worker.runner(service)
+        for text in ("one, order", *map(str, range(10))):
+            await worker.ask(running, text)
+        session = await loaded(service, **OF)
+        first = next(event.invocation_id for event in session.events[4:] if event.author == "user")
+        await service.append_event(session, compaction_of(session.events, "so far"))
+        few = RunConfig(get_session_config=GetSessionConfig(num_recent_events=3))
+        held = await service.get_session(**OF, config=few.get_session_config)
+        assert (len(held.events), held.state["order"]) == (3, 1234)
+        assert await worker.ask(running, "and now", run_config=few) == "You began with 'so far' (seen 2)"
+        await running.rewind_async(**worker.OF, rewind_before_invocation_id=first)
+        assert (await worker.ask(running, "again")).startswith("You began with 'one, order'")
+
+    over_both_stores(tmp_path, story)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 
-from google.adk.agents import LlmAgent
+from google.adk.agents import LlmAgent, RunConfig
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
@@ -50,10 +50,10 @@ def runner(service: EverturnSessionService) -> Runner:
     return Runner(app_name="shop", agent=agent, session_service=service, auto_create_session=True)
 
 
-async def ask(running: Runner, question: str) -> str:
+async def ask(running: Runner, question: str, run_config: RunConfig | None = None) -> str:
     answer = ""
     message = Content(role="user", parts=[Part(text=question)])
-    async for event in running.run_async(new_message=message, **OF):
+    async for event in running.run_async(new_message=message, run_config=run_config, **OF):
         if event.is_final_response() and event.content and event.content.parts:
             answer = event.content.parts[0].text or ""
     return answer

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from everturn.adapters.langchain import EverturnChatMessageHistory
-from tests.adapters.stores import in_a_file, on_a_server
+from tests.adapters.stores import at_dynamodb, in_a_file, on_a_server
 
 
 @contextmanager
@@ -27,3 +27,4 @@ def on_valkey(
 
 
 on_sqlite.share_threads = on_valkey.share_threads = True  # type: ignore[attr-defined]  # what a factory offers
+on_dynamodb = at_dynamodb(on_valkey)

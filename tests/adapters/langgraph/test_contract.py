@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.checking import ALL_LACK, BACKENDS, SNAPSHOTS, hold
+from tests.tiers import first
 
 LACKS = ALL_LACK | SNAPSHOTS | {"appends", "tasks", "latest", "pop", "replace"}
 LACKS -= {"pending_writes", "hold", "subgraphs"}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", first(1, BACKENDS))
 def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
     hold(f"langgraph.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend])

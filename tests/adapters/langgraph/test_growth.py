@@ -40,13 +40,14 @@ def test_a_thousand_messages_in_five_hundred_turns_of_a_real_graph(tmp_path: Pat
     with everturn.open(url) as store:
         graph = builder.compile(checkpointer=EverturnSaver(store))
         for turn in range(500):
-            graph.invoke({"messages": [HumanMessage(words(-turn))]}, CONFIG)
+            graph.invoke({"messages": [HumanMessage(words(-turn))]}, CONFIG, durability="sync")
         messages = graph.get_state(CONFIG).values["messages"]
         assert len(messages) == len(store.get_history("a")) == 1000
     serialized = sum(len(JsonPlusSerializer().dumps_typed(message)[1]) for message in messages)
     stored = sum(file.stat().st_size for file in tmp_path.iterdir())
-    # 3.9 times on an idle machine; 4.2 if writes come before their checkpoint. Ids of 36 characters are a tenth of it.
-    assert stored <= 4.25 * serialized, f"{stored:,} bytes for {serialized:,} of messages: {stored / serialized:.2f} x"
+    # 4.35 to 4.37 times. By default checkpoints are put in the background, and the size depends on how busy the machine
+    # is: 3.9 to 4.3 times. Ids of 36 characters are a tenth of it.
+    assert stored <= 4.4 * serialized, f"{stored:,} bytes for {serialized:,} of messages: {stored / serialized:.2f} x"
 
 
 def test_a_checkpoint_a_turn_takes_half_of_that(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from everturn.adapters.openai_agents import EverturnCompactionSession, EverturnSession
-from tests.adapters.stores import in_a_file, on_a_server
+from tests.adapters.stores import at_dynamodb, in_a_file, on_a_server
 
 
 @contextmanager
@@ -42,3 +42,6 @@ def folding_on_valkey(
 
 
 folding_on_sqlite.pays_once = folding_on_valkey.pays_once = True  # type: ignore[attr-defined]
+
+
+on_dynamodb = at_dynamodb(on_valkey)

@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Syst
 
 from everturn import InvalidInput
 from everturn.adapters.pydantic_ai import EverturnConversationStore
-from tests.adapters.stores import in_a_file, on_a_server
+from tests.adapters.stores import at_dynamodb, in_a_file, on_a_server
 
 
 class Chats:
@@ -74,3 +74,6 @@ def on_sqlite(
 def on_valkey(where: Path, redis_url: str, ttl: float | None = None, timeout: float | None = None) -> Iterator[Chats]:
     with on_a_server(where, redis_url, ttl=ttl, timeout=timeout) as store:
         yield Chats(EverturnConversationStore(store))
+
+
+on_dynamodb = at_dynamodb(on_valkey)

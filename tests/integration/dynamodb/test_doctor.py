@@ -71,9 +71,8 @@ def test_permissions_that_are_denied_are_named(monkeypatch: pytest.MonkeyPatch) 
         client = DynamoDBClient(TableAddress("everturn", "us-east-1", f"http://{server.address}", 1), blocking=True)
         found = drive(doctor.examine(Table(client, ""), time.monotonic() + 20))
         drive(client.close())
-    names = (
-        "DescribeContinuousBackups, DescribeTimeToLive, Query, BatchGetItem, Scan, BatchWriteItem, PutItem, DeleteItem"
-    )
+    names = "DescribeContinuousBackups, DescribeTimeToLive, Query, BatchGetItem, Scan, BatchWriteItem, "
+    names += "PutItem, DeleteItem, UpdateItem"
     assert ("permissions", f"lacking: {names}") in found.facts
     assert [finding.what for finding in found.findings] == [f"the credentials lack {names}"]
 

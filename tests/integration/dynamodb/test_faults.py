@@ -16,6 +16,7 @@ from everturn import ChatMessage, MemoryStoreBackendError
 from everturn.testing.faults.proxy import FaultProxy
 from everturn.testing.servers import ServerError, dynamodb_server
 from tests.store.places import Servers
+from tests.store.speech import gives_up_after
 
 Opened = Callable[..., Any]
 WRITE = b"TransactWriteItems"
@@ -50,7 +51,7 @@ def test_a_first_turn_whose_reply_was_lost_is_found_by_the_retry(
 def kept_append(store: Any, proxy: FaultProxy, *words: str) -> None:
     """Append, but the network keeps the request, and its caller gives up."""
     proxy.keep_next_request(matching=WRITE)
-    with pytest.raises(MemoryStoreBackendError) as caught:
+    with gives_up_after(1, store), pytest.raises(MemoryStoreBackendError) as caught:
         say(store, "a", *words)
     assert caught.value.outcome == "unknown"
     assert proxy.kept == 1
@@ -70,7 +71,7 @@ def test_a_request_that_arrives_after_a_rollback_is_not_applied(
     opened: Opened, behind_proxy: str, proxy: FaultProxy
 ) -> None:
     """It was planned on a head that is no more."""
-    late, other = opened(behind_proxy, timeout=1), opened()
+    late, other = opened(behind_proxy, timeout=20), opened()
     say(late, "a", "first")
     snapshot = other.save_snapshot("a")
     say(other, "a", "second")
@@ -85,7 +86,7 @@ def test_a_request_that_arrives_after_a_rollback_is_not_applied(
 def test_a_request_that_would_begin_a_session_and_arrives_after_an_erasure_does_not(
     opened: Opened, behind_proxy: str, proxy: FaultProxy
 ) -> None:
-    late, other = opened(behind_proxy, timeout=1), opened()
+    late, other = opened(behind_proxy, timeout=20), opened()
     kept_append(late, proxy, "late")
     other.erase("a")
     arrived(proxy, other)
@@ -175,22 +176,22 @@ def test_throttling_and_conflicts_are_waited_out_and_told(
 
 
 def test_a_table_without_capacity_is_an_error_of_not_written_at_the_time_out(opened: Opened) -> None:
-    store = opened(timeout=0.5)
+    store = opened(timeout=20)
     say(store, "a", "first")
     Answers(store, *["ThrottlingException"] * 10_000)
     begun = time.monotonic()
-    with pytest.raises(MemoryStoreBackendError, match="no capacity") as caught:
+    with gives_up_after(0.5, store), pytest.raises(MemoryStoreBackendError, match="no capacity") as caught:
         say(store, "a", "second")
     assert caught.value.outcome == "not_written"
     assert time.monotonic() - begun < 30
 
 
 def test_a_silent_server_is_an_error_at_the_time_out(opened: Opened, behind_proxy: str, proxy: FaultProxy) -> None:
-    store = opened(behind_proxy, timeout=0.5)
+    store = opened(behind_proxy, timeout=20)
     say(store, "a", "first")
     proxy.keep_next_request(matching=WRITE)
     begun = time.monotonic()
-    with pytest.raises(MemoryStoreBackendError) as caught:
+    with gives_up_after(0.5, store), pytest.raises(MemoryStoreBackendError) as caught:
         say(store, "a", "second")
     assert caught.value.outcome == "unknown"
     assert time.monotonic() - begun < 5

@@ -25,6 +25,15 @@ def size_of(item: dict[str, Any]) -> int:
     return total
 
 
+def _written(part: dict[str, Any]) -> dict[str, Any]:
+    """The item that a part of a transaction writes. Of a head that is changed, the attributes that it has then."""
+    if "UpdateExpression" not in part:
+        item: dict[str, Any] = part.get("Item") or part["Key"]
+        return item
+    values = part["ExpressionAttributeValues"]
+    return {**part["Key"], "tag": values[":new"], "session": values[":session"]}
+
+
 class Bill:
     """Requests and units since it was begun."""
 
@@ -39,7 +48,7 @@ class Bill:
         if model.name == "TransactWriteItems":
             for write in params["TransactItems"]:
                 ((_, part),) = write.items()
-                self.written += 2 * ceil(size_of(part.get("Item") or part["Key"]) / 1024)
+                self.written += 2 * ceil(size_of(_written(part)) / 1024)
 
     def note_answer(self, parsed: dict[str, Any], model: Any, **_: Any) -> None:
         if model.name == "Query":
@@ -127,3 +136,22 @@ def test_a_read_of_the_latest_costs_the_same_at_any_length(store: everturn.Memor
     bill.begin()
     store.get_history("a", limit=20)
     assert bill.line() == short
+
+
+def test_a_prompt_costs_the_same_however_many_summaries_there_are(store: everturn.MemoryStore, bill: Bill) -> None:
+    """Each fold leaves one. The latest is enough."""
+
+    def prompt() -> str:
+        for _ in range(2):
+            for _ in range(20):
+                store.save_context("a", SHORT, SHORT)
+            store.fold("a", lambda *_: "so far", max_messages=20)
+        for _ in range(20):
+            store.save_context("a", SHORT, SHORT)
+        bill.begin()
+        assert store.get_context("a", max_messages=20).summaries[0].text == "so far"
+        return bill.line()
+
+    few = prompt()
+    store.append("a", [everturn.Summary(f"{number}", [1.0], (1, 1)) for number in range(200)])
+    assert prompt() == few

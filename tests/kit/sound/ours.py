@@ -21,8 +21,14 @@ async def postgres(where: Path, postgres_url: str, ttl: float | None = None, tim
     return await everturn.open_async(postgres_url, namespace=where.name, **given(ttl, timeout))
 
 
+async def dynamodb(where: Path, dynamodb_endpoint: str, ttl: float | None = None, timeout: float | None = None) -> Any:  # noqa: ASYNC109
+    url = f"dynamodb://everturn?region=us-east-1&create=true&endpoint={dynamodb_endpoint}"
+    return await everturn.open_async(url, namespace=where.name, **given(ttl, timeout))
+
+
 redis.corrupt = of_url("redis://").corrupt  # type: ignore[attr-defined]
 postgres.corrupt = of_url("postgresql://").corrupt  # type: ignore[attr-defined]
+dynamodb.corrupt = of_url("dynamodb://").corrupt  # type: ignore[attr-defined]
 
 
 def given(ttl: float | None, timeout: float | None) -> dict[str, float]:

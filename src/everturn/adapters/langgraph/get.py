@@ -72,6 +72,11 @@ class CheckpointReads:
 
     async def get(self, thread: str, session_id: str, checkpoint: str | None = None) -> FoundCheckpoint | None:
         """Return the thread's latest checkpoint, or the one with an id; None if there is none."""
+        found = await self._as_stored(thread, session_id, checkpoint)
+        return None if found is None else await self._with_sends(thread, session_id, found)
+
+    async def _as_stored(self, thread: str, session_id: str, checkpoint: str | None) -> FoundCheckpoint | None:
+        """Return what `get` does, without the sends of its parent's tasks."""
         tries = TRIES
         while True:
             view = await self._reader.view(session_id)
@@ -80,8 +85,7 @@ class CheckpointReads:
             try:
                 if checkpoint in (None, view.stored.id):
                     contents = await self._reader.contents(view)
-                    found = await self._found(thread, session_id, view.stored, view.stored, contents, view.writes)
-                    return await self._with_sends(thread, session_id, found)
+                    return await self._found(thread, session_id, view.stored, view.stored, contents, view.writes)
                 break
             except SessionMoved as exc:
                 tries -= 1
@@ -93,15 +97,14 @@ class CheckpointReads:
         )
         if checkpoint is None or checkpoint not in log.seqs:
             return None
-        found = await self._found_in(thread, session_id, log, log.seqs[checkpoint])
-        return await self._with_sends(thread, session_id, found)
+        return await self._found_in(thread, session_id, log, log.seqs[checkpoint])
 
     async def _with_sends(self, thread: str, session_id: str, found: FoundCheckpoint) -> FoundCheckpoint:
         """Add the sends of its parent's tasks to a checkpoint of a format before 4, as LangGraph expects."""
         stored = found.stored
         if stored.state.get("v", WITH_SENDS) >= WITH_SENDS or stored.parent is None or TASKS in found.values:
             return found
-        parent = await self.get(thread, session_id, stored.parent)
+        parent = await self._as_stored(thread, session_id, stored.parent)  # not its own sends, which its parent has
         sends = [write.value for write in parent.writes if write.channel == TASKS] if parent else []
         if not sends:
             return found

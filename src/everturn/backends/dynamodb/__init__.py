@@ -3,8 +3,9 @@
     __init__.py      opens a backend: by URL and options
     backend.py       DynamoDBBackend: every operation, written once for blocking and asynchronous stores
     change.py        a change: planned on the head that is known, written in one conditional transaction
+    head_queue.py    the queue of changes that lost to others for a while
     new_state.py     the writes of a planned change; plan_facts.py answers the plan's questions
-    reads.py         reads of a session; log_reader.py its items
+    reads.py         reads of a session; log_reader.py its items; visibility.py tells what is lost from what comes
     listing.py       pages of sessions, and text search; verify.py checks all that is stored
     fork_session.py  forks; transfer.py sessions in and out, for copies and exports
     erase.py         erasures; compaction.py reclaims what nothing needs
@@ -102,5 +103,5 @@ async def _opened(url: str, options: Mapping[str, Any], deadline: float, *, bloc
     except BaseException:
         await client.close()
         raise
-    backend = DynamoDBBackend(client, options.get("namespace", ""))
+    backend = DynamoDBBackend(client, options.get("namespace", ""), read_only=read_only)
     return refuse_changes(backend, f"the store on {client.name}") if read_only else backend

@@ -19,6 +19,7 @@ from everturn.backend import (
     Erasure,
     ForkRequest,
     LeaseOutcome,
+    LeaseReading,
     LeaseRequest,
     Order,
     Query,
@@ -26,6 +27,7 @@ from everturn.backend import (
     Take,
     Where,
     change_lease,
+    reading_of,
 )
 from everturn.backends._shared.server_warnings import Examination
 from everturn.backends._shared.steady_clock import Clock
@@ -63,9 +65,10 @@ def corrupt_if_damaged(session_id: str) -> Iterator[None]:
 class DynamoDBBackend:
     """Sessions in a table of DynamoDB. Time is this process's own: DynamoDB tells none."""
 
-    def __init__(self, client: DynamoDBClient, namespace: str) -> None:
+    def __init__(self, client: DynamoDBClient, namespace: str, *, read_only: bool = False) -> None:
         self.client = client
         self.table = Table(client, namespace)
+        self._read_only = read_only
         self._time = Clock()
         self._writer = ChangeWriter(self.table, lambda: self._time.read())  # noqa: PLW0108 - tests set another
         self._reader = TableReads(self.table, self._now)
@@ -109,6 +112,12 @@ class DynamoDBBackend:
             else:
                 self._writer.heads.put(pk, leased)
                 return outcome
+
+    async def held_lease(self, session_id: str, deadline: float) -> LeaseReading | None:
+        stored = await self.table.head(session_id, deadline)
+        now = self._now()
+        living = stored.living(now) if stored else None
+        return reading_of(stored.head.lease if stored else None, living.life if living else "", now)
 
     async def effects(self, session_id: str, deadline: float) -> EffectsReading:
         with corrupt_if_damaged(session_id):
@@ -206,8 +215,13 @@ class DynamoDBBackend:
     # --- the table ---------------------------------------------------------------------------------------------------
 
     async def health(self, deadline: float) -> Health:
-        """Look whether the table can be read and written now. It deletes an item that is not there: nothing changes."""
+        """Look whether the table can be read and written now. It deletes an item that is not there: nothing changes.
+
+        A store that is opened read-only does not try that: a look at it shows that the table takes reads.
+        """
         await self.table.get("health", "health", deadline)
+        if self._read_only:
+            return Health(reachable=True, writable=True, seconds=0.0)
         try:
             await self.table.write_together([self.table.delete("health", "health")], deadline)
         except MemoryStoreError as exc:

@@ -31,6 +31,7 @@ from everturn.backend import (
     plan_change,
 )
 from everturn.backends.dynamodb import errors, new_state
+from everturn.backends.dynamodb.head_queue import QueuePlace
 from everturn.backends.dynamodb.log_reader import LogReader, effect_of
 from everturn.backends.dynamodb.plan_facts import gather
 from everturn.backends.dynamodb.stored_form import HEAD, KEY, RECEIPTS, Head, Item, StoredHead, head_item, opened
@@ -93,47 +94,55 @@ class ChangeWriter:
         pk = self._table.key_of(request.session_id)
         known = None if request.retry else self.heads.get(pk)
         seen = Seen(known, is_fresh=False) if known else await self._fresh(request.session_id, deadline)
-        tries, told = 0, False
-        throttled: MemoryStoreBackendError | None = None
+        place = QueuePlace(self._table, request.session_id, deadline)
+        refusal: MemoryStoreBackendError | None = None  # the reason that the change waits for
+        stale: _Stale | None = None
+        told = False
         while True:
             try:
-                return await self._attempt(pk, request, seen, deadline)
-            except _Stale as stale:
-                again = stale
+                if stale is not None:
+                    seen = await self._again(request.session_id, stale, place, deadline)
+                return await self._attempt(pk, request, seen, place, deadline)
+            except _Stale as exc:
+                stale = exc
+                if exc.is_lost:
+                    refusal = errors.contended(self._table.client.name)
             except MemoryStoreBackendError as exc:
                 self.heads.drop(pk)
-                if throttled is not None and not exc.transient and exc.outcome == "not_written":
-                    raise throttled from exc  # it says more than an attempt for which there was no time left
+                if refusal is not None and not exc.transient and exc.outcome == "not_written":
+                    raise refusal from exc  # it says more than an attempt for which there was no time left
                 if exc.outcome == "unknown" or not exc.transient or time.monotonic() >= deadline:
                     raise
-                again, throttled = _Stale(exc), exc
-                if not told:
-                    reason = events.reason(exc)
-                    events.tell(
-                        events.THROTTLED, self._table.client.watch.source, session_id=request.session_id, reason=reason
-                    )
-                told = True
+                if not told and exc.__cause__ is not None:  # an answer of the table
+                    self._tell(request.session_id, exc)
+                stale, refusal, told = _Stale(exc), exc, True
             if time.monotonic() >= deadline:
-                raise again.error or errors.contended(self._table.client.name)
-            tries += 1
-            if again.seen is not None:
-                seen = again.seen
-                if tries > 1:
-                    await self._table.pause(tries - 2, deadline)
-            else:
-                if again.error is not None:  # throttled, or another's transaction is under way
-                    await self._table.pause(tries, deadline)
-                try:
-                    seen = await self._fresh(request.session_id, deadline)
-                except MemoryStoreBackendError:
-                    if again.error is not None:
-                        raise again.error from None  # it says more than a read for which there was no time left
-                    raise
+                raise stale.error or errors.contended(self._table.client.name)
+
+    async def _again(self, session_id: str, stale: _Stale, place: QueuePlace, deadline: float) -> Seen:
+        """Find the head to plan on next. After a loss to others, wait for it as the place of this change says."""
+        seen = stale.seen
+        if stale.error is not None:
+            is_lost = errors.is_contended(stale.error)  # to a change that is being written: no head came along
+            waited = place.next_head(await self._table.head(session_id, deadline)) if is_lost else place.later_head()
+            return Seen(await waited, is_fresh=True)
+        if seen is None:
+            return await self._fresh(session_id, deadline)
+        if not stale.is_lost:
+            return seen
+        stored = await place.next_head(seen.stored)
+        return seen if stored is seen.stored else Seen(stored, is_fresh=True)
+
+    def _tell(self, session_id: str, error: MemoryStoreBackendError) -> None:
+        source = self._table.client.watch.source
+        events.tell(events.THROTTLED, source, session_id=session_id, reason=events.reason(error))
 
     async def _fresh(self, session_id: str, deadline: float) -> Seen:
         return Seen(await self._table.stored_head(session_id, deadline), is_fresh=True)
 
-    async def _attempt(self, pk: str, request: ChangeRequest, seen: Seen, deadline: float) -> ChangeOutcome:
+    async def _attempt(
+        self, pk: str, request: ChangeRequest, seen: Seen, place: QueuePlace, deadline: float
+    ) -> ChangeOutcome:
         now, lives_from = self._clock()
         living = seen.stored.living(now) if seen.stored else None
         log = LogReader(self._table, living or Head(request.session_id), deadline)
@@ -164,7 +173,7 @@ class ChangeWriter:
         if isinstance(action, BeginEffect) and not seen.effect_item:
             await self._check_effects(log, seen)
         made = new_state.after(self._table, seen.stored, living, request, plan, now, lives_from)
-        await self._write(pk, request, seen, made, deadline)
+        await self._write(pk, request, seen, made, place, deadline)
         self.heads.put(pk, made.stored)
         outcome = _receipt(Status.APPLIED, made.stored.head, made.change)
         if isinstance(action, BeginEffect | EndEffect) and made.effect is not None:
@@ -219,17 +228,19 @@ class ChangeWriter:
                     [self._table.put_head(head_item(pk, fenced, purge), seen.stored)], deadline
                 )
             except errors.ConditionNotMet as exc:
-                raise _Stale(seen=self._told(request.session_id, exc.items[0])) from exc
+                raise _Stale(seen=self._told(request.session_id, exc.items[0]), is_lost=True) from exc
 
     def _told(self, session_id: str, item: Item | None) -> Seen:
         """Make the knowledge of a head that came with a refusal."""
         return Seen(read_head(session_id, item), is_fresh=True)
 
-    async def _write(self, pk: str, request: ChangeRequest, seen: Seen, made: new_state.Made, deadline: float) -> None:
+    async def _write(
+        self, pk: str, request: ChangeRequest, seen: Seen, made: new_state.Made, place: QueuePlace, deadline: float
+    ) -> None:
         """Write the plan in one transaction. Raises _Stale if the table is not as it was planned on."""
         if made.staged:
             await self._table.write_many(deadline, puts=made.staged)
-        writes = [self._table.put_head(head_item(pk, made.stored), seen.stored), *made.writes]
+        writes = [self._table.move_head(head_item(pk, made.stored), seen.stored, place.name), *made.writes]
         at_key = at_effect = -1
         if request.key is not None:
             at_key = len(writes)
@@ -245,7 +256,7 @@ class ChangeWriter:
                 begun = await self._table.look_again(request.session_id, deadline)
                 raise _Stale(seen=Seen(begun, is_fresh=True)) from exc
             if exc.items[0] is not errors.UNASKED:
-                raise _Stale(seen=self._told(request.session_id, exc.items[0])) from exc
+                raise _Stale(seen=self._told(request.session_id, exc.items[0]), is_lost=True) from exc
             told = exc.items
             if 0 < at_key < len(told) and told[at_key] is not errors.UNASKED:
                 seen.key_item, seen.knows_key = told[at_key], True
@@ -311,28 +322,35 @@ class ChangeWriter:
 
 
 class _Stale(Exception):
-    """A plan that cannot be used: plan again on what is `seen` now (None: read it). `error`: why it was refused."""
+    """A plan that cannot be used: plan again on what is `seen` now (None: read it). `error`: why it was refused.
 
-    def __init__(self, error: MemoryStoreBackendError | None = None, *, seen: Seen | None = None) -> None:
+    `is_lost`: another change was first.
+    """
+
+    def __init__(
+        self, error: MemoryStoreBackendError | None = None, *, seen: Seen | None = None, is_lost: bool = False
+    ) -> None:
         super().__init__("the table is not as it was planned on")
         self.error = error
         self.seen = seen
+        self.is_lost = is_lost
 
 
 async def _by_call(log: LogReader, call: bytes) -> ChangePart | None:
     """Find a change by its call id among the latest REMEMBERED. Raises ValueError if one of these is lost."""
     oldest = log.head.version - REMEMBERED
-    wanted = log.head.version
+    expected = log.head.version
     async for page in log.changes_back():
         for change in page:
             if change.call == call:
                 return change
-            await log.notice(change.version != wanted > oldest, f"not all changes up to version {wanted}")
-            wanted -= 1
+            if change.version != expected and (found := await log.change(expected)) is not None and found.call == call:
+                return found
+            expected = change.version - 1
         if page and page[-1].version <= oldest:
             return None
-    await log.notice(wanted > max(oldest, 0), f"not all changes up to version {wanted}")
-    return None
+    found = await log.change(expected)
+    return found if found is not None and found.call == call else None
 
 
 def key_sk(head: Head, key: bytes) -> str:

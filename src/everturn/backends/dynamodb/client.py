@@ -186,8 +186,9 @@ def _loader() -> Any:
     return botocore.session.get_session().get_component("data_loader")
 
 
+@cache
 def load_description() -> None:
-    """Read botocore's description of DynamoDB now, before a time-out begins."""
+    """Read botocore's description of DynamoDB now, before a time-out begins: at the first opening in a process."""
     driver_of(
         TableAddress("none", "us-east-1", "http://localhost"), aws_access_key_id="none", aws_secret_access_key=""
     ).close()

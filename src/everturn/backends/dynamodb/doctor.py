@@ -66,7 +66,9 @@ async def ask(table: Table, deadline: float) -> TableFacts:
     await answer("BatchWriteItem", "batch_write_item", deleted, writes=True)
     # Each on a condition that is never met. DynamoDB looks at the permissions first.
     never = {"TableName": name, "ConditionExpression": "attribute_exists(pk)"}
-    for action, kind, part in (("PutItem", "Put", {"Item": PROBE}), ("DeleteItem", "Delete", {"Key": PROBE})):
+    update = {"Key": PROBE, "UpdateExpression": "REMOVE waiting"}
+    probes = ("PutItem", "Put", {"Item": PROBE}), ("DeleteItem", "Delete", {"Key": PROBE})
+    for action, kind, part in (*probes, ("UpdateItem", "Update", update)):
         await answer(action, "transact_write_items", {"TransactItems": [{kind: {**never, **part}}]}, writes=True)
     return TableFacts((described or {}).get("Table"), backups, purge, tuple(denied))
 

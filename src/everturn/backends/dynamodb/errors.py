@@ -241,6 +241,11 @@ def is_denied(error: MemoryStoreBackendError) -> bool:
     return _cause_means(error, DENIED)
 
 
+def is_contended(error: MemoryStoreBackendError) -> bool:
+    """Say whether another transaction on the same items was the reason."""
+    return _cause_means(error, CONTENDED)
+
+
 def is_absent(error: MemoryStoreBackendError) -> bool:
     """Say whether there is no such table."""
     return _cause_means(error, NO_TABLE)

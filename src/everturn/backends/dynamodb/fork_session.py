@@ -25,7 +25,7 @@ from everturn.backends.dynamodb.log_reader import LogReader
 from everturn.backends.dynamodb.plan_facts import hidden_summaries
 from everturn.backends.dynamodb.reads import state_at
 from everturn.backends.dynamodb.stored_form import Head, Item, StoredHead, changes_item, cleanup_key, head_item
-from everturn.backends.dynamodb.table import Table, gone
+from everturn.backends.dynamodb.table import Table
 from everturn.backends.dynamodb.transfer import _jump_blocks
 from everturn.core.codec import missing
 from everturn.core.paths import State, minus
@@ -135,9 +135,7 @@ async def _copy_entries(
                     more, listed = await _write(table, pk, head.log, some, deadline)
                     size, summaries, some = size + more, summaries + listed, []
         if lost := minus([(first, last)], there):
-            now = await table.head(log.head.session_id, deadline)
-            if now is None or now.head.needed != log.head.needed or now.head.log != log.head.log:
-                raise gone(table.client.name)
+            await log.settle_entry(lost[0][0])
             raise missing(log.head.session_id, lost[0][0])
     more, listed = await _write(table, pk, head.log, some, deadline)
     return size + more, summaries + listed

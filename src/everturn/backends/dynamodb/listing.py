@@ -98,7 +98,9 @@ async def _find_in(log: LogReader, take: Callable[[str, EntryRow], bool]) -> boo
                 there.append((row[0], row[0]))
                 if not take(log.head.session_id, row):
                     return False
-        await log.notice(bool(minus([(first, last)], there[::-1])), f"not all entries from {first} to {last}")
+        if lost := minus([(first, last)], there[::-1]):
+            await log.settle_entry(lost[0][0])
+            raise ValueError(f"not all entries from {first} to {last} are there")
     hidden = await hidden_summaries(log, state) if state.cleared < state.floor else []
     rows = [row for row in await log.entries(hidden) if row[4] == SUMMARY]
     return all(take(log.head.session_id, row) for row in reversed(rows))

@@ -6,7 +6,8 @@ after the head, in several requests.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -27,12 +28,15 @@ from everturn.backends.dynamodb.stored_form import (
     changes_of,
     number,
     opened,
+    sk_of,
 )
 from everturn.backends.dynamodb.table import Table, gone
+from everturn.backends.dynamodb.visibility import RECENT, settle
 from everturn.core.codec import digest
 from everturn.core.paths import Jump, Range, Reach, clip, out_of
 from everturn.transfer.session_lines import ChangePart, EffectPart, SnapshotPart
 
+T = TypeVar("T")
 NEAR_ENTRIES = 8  # seqs: two entries that are nearer to each other are read by one query
 _decode_jumps = msgspec.json.Decoder(list[Jump]).decode
 _decode_snapshot = msgspec.json.Decoder(SnapshotPart).decode
@@ -62,12 +66,38 @@ class LogReader:
                 low, high = self._sk(JUMPS, number(1)), self._sk(JUMPS, number(self.head.jump_blocks))
                 items = await self.table.all(self.pk, low, high, self.deadline)
                 if len(items) != self.head.jump_blocks:
+                    await self._settle(self._sk(JUMPS, number(self.head.jump_blocks)))
                     raise ValueError(f"{len(items)} of {self.head.jump_blocks} items of jumps are there")
                 older = [jump for item in reversed(items) for jump in _decode_jumps(opened(item)["jumps"]["S"])]
             self._jumps = [*self.head.jumps, *older]
         return self._jumps
 
+    async def _settle(self, *absent: str) -> None:
+        """Return if these items are lost. Raise a fault that passes if they could not be seen yet."""
+        await settle(self.table, self.head, self.deadline, absent=absent)
+
     # --- entries -----------------------------------------------------------------------------------------------------
+
+    async def settle_entry(self, seq: int) -> None:
+        """Return if an entry that was not there is lost, or raise a fault that passes: as `_settle` does."""
+        starts = {seq}
+        before = await self.table.latest(self.pk, self._sk(ENTRIES, ""), self._sk(ENTRIES, number(seq)), self.deadline)
+        if before is not None:
+            facts = without_bodies(before).facts
+            if facts.last >= seq:
+                if facts.checksums[seq - facts.first] is not None:
+                    raise gone(self.table.client.name)  # it has come meanwhile
+                return
+            starts.add(facts.last + 1)
+        latest: list[ChangePart] = []
+        async for page in self.changes_back(RECENT):
+            latest = page
+            break
+        starts |= {part.first_seq for part in latest if part.first_seq <= seq < part.first_seq + part.count}
+        absent = [self._sk(ENTRIES, number(start)) for start in sorted(starts)]
+        if not latest or latest[0].version != self.head.version:
+            absent.append(self._sk(CHANGES, number(self.head.version)))
+        await self._settle(*absent)
 
     async def blocks(self, first: int, last: int, *, bodies: bool = True) -> AsyncIterator[list[Block]]:
         """Yield the blocks that have entries from `first` to `last`, in order, a page at a time."""
@@ -155,18 +185,45 @@ class LogReader:
         """List the seqs of the summaries from `first` to `last`, in order. Raises ValueError if some are lost."""
         if first > last or not self.head.summaries:
             return []
-        items = await self.table.all(self.pk, *_span(self._sk(SUMMARY, "")), self.deadline, only="sk")
-        await self.notice(len(items) < self.head.summaries, f"{len(items)} of {self.head.summaries} summaries")
-        seqs = [int(item["sk"]["S"].rpartition("/")[2]) for item in items]
-        return [seq for seq in seqs if first <= seq <= last]
 
-    async def notice(self, is_lost: bool, found: str) -> None:  # noqa: FBT001 - it has one question
-        """Raise ValueError if items that the head counts are lost; a fault that passes, if the head has changed."""
-        if is_lost:
-            now = await self.table.head(self.head.session_id, self.deadline)
-            if now is None or now.head != self.head:
-                raise gone(self.table.client.name)
-            raise ValueError(f"{found} are there")
+        async def seqs() -> list[int]:
+            items = await self.table.all(self.pk, *_span(self._sk(SUMMARY, "")), self.deadline, only="sk")
+            return [int(sk_of(item).rpartition("/")[2]) for item in items]
+
+        found = await self._all_there(seqs, self.head.summaries, "summaries", or_more=True)
+        return [seq for seq in found if first <= seq <= last]
+
+    async def summaries_back(self, first: int, last: int, wanted: int | None = None) -> AsyncIterator[list[int]]:
+        """Yield the seqs of the summaries from `first` to `last`, newest first, a page at a time.
+
+        `wanted`: about how many, if not all.
+        """
+        if first > last:
+            return
+        low, high = self._sk(SUMMARY, number(first)), self._sk(SUMMARY, number(last))
+        async for page in self.table.pages(self.pk, low, high, self.deadline, newest=True, limit=wanted, only="sk"):
+            yield [int(sk_of(item).rpartition("/")[2]) for item in page]
+
+    async def _all_there(
+        self, look: Callable[[], Awaitable[Sequence[T]]], wanted: int, called: str, *, or_more: bool = False
+    ) -> Sequence[T]:
+        """Look for items of a kind that the head counts. Raises ValueError if some are lost.
+
+        Those of a transaction may be seen after its head. So if some are missing, look again between two moments at
+        which no transaction was under way, and the head was this one (visibility.py).
+        """
+
+        def is_right(found: Sequence[T]) -> bool:
+            return len(found) == wanted or (or_more and len(found) > wanted)
+
+        found = await look()
+        if not is_right(found):
+            await self._settle()
+            found = await look()
+            await self._settle()
+            if not is_right(found):
+                raise ValueError(f"{len(found)} of {wanted} {called} are there")
+        return found
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -186,18 +243,18 @@ class LogReader:
             found = next((part for part in page if part.version == version), None)
             break
         if found is None and version > self.head.version - REMEMBERED:
-            await self.notice(True, f"not all changes up to version {self.head.version}")  # noqa: FBT003
+            await self._settle(self._sk(CHANGES, number(version)))
+            raise ValueError(f"not all changes up to version {self.head.version} are there")
         return found
 
     async def needed(self) -> Reach | None:
         """Read which entries the latest compaction left. None: there was none."""
         if not self.head.needed:
             return None
-        item = await self.table.get(self.pk, self._sk(NEEDED, number(self.head.needed)), self.deadline)
+        sk = self._sk(NEEDED, number(self.head.needed))
+        item = await self.table.get(self.pk, sk, self.deadline)
         if item is None:
-            now = await self.table.head(self.head.session_id, self.deadline)
-            if now is None or (now.head.log, now.head.needed) != (self.head.log, self.head.needed):
-                raise gone(self.table.client.name)  # another compaction has put one of its own in its place
+            await self._settle(sk)  # another compaction may have put one of its own in its place
             raise ValueError("the item that says which entries are left is not there")
         return _decode_reach(opened(item)["needed"]["S"])
 
@@ -227,35 +284,41 @@ class LogReader:
     async def snapshot(self, snapshot_id: str) -> State | None:
         """Find the state of a snapshot; None if there is none. Raises ValueError if one is lost."""
         item = await self.table.get(self.pk, self.snapshot_sk(snapshot_id), self.deadline)
-        if item is None and self.head.snapshots:
-            await self._counted(SNAPSHOT, self.head.snapshots, "snapshots")
-        return None if item is None else _decode_snapshot(opened(item)["snapshot"]["S"]).state
+        if item is None:
+            if self.head.snapshots:
+                await self._settle(self.snapshot_sk(snapshot_id))
+                await self._count(SNAPSHOT, self.head.snapshots, "snapshots")
+            return None
+        return _decode_snapshot(opened(item)["snapshot"]["S"]).state
 
-    async def _counted(self, letter: str, wanted: int, called: str) -> None:
+    async def _count(self, letter: str, wanted: int, called: str) -> None:
         """Raise ValueError if there are not as many items of a kind as the head counts."""
-        there = len(await self.table.all(self.pk, *_span(self._sk(letter, "")), self.deadline, only="sk"))
-        await self.notice(there != wanted, f"{there} of {wanted} {called}")
+        span = _span(self._sk(letter, ""))
+        await self._all_there(lambda: self.table.all(self.pk, *span, self.deadline, only="sk"), wanted, called)
 
     async def check_effects(self) -> None:
         """Raise ValueError if an effect is lost: it would begin again."""
         if self.head.effects:
-            await self._counted(EFFECT, self.head.effects, "effects")
+            await self._count(EFFECT, self.head.effects, "effects")
 
     async def snapshots(self) -> list[SnapshotPart]:
         """List the snapshots, in the order they were taken. Raises ValueError if one is lost."""
-        items = await self.table.all(self.pk, *_span(self._sk(SNAPSHOT, "")), self.deadline)
-        await self.notice(len(items) != self.head.snapshots, f"{len(items)} of {self.head.snapshots} snapshots")
-        return sorted(
-            (_decode_snapshot(opened(item)["snapshot"]["S"]) for item in items), key=lambda part: part.version
+        span = _span(self._sk(SNAPSHOT, ""))
+        items = await self._all_there(
+            lambda: self.table.all(self.pk, *span, self.deadline), self.head.snapshots, "snapshots"
         )
+        parts = (_decode_snapshot(opened(item)["snapshot"]["S"]) for item in items)
+        return sorted(parts, key=lambda part: part.version)
 
     def effect_sk(self, key: str) -> str:
         return self._sk(EFFECT, digest(key.encode()).hex())
 
     async def effects(self) -> list[StoredEffect]:
         """List the effects, in the order in which they were begun. Raises ValueError if one is lost."""
-        items = await self.table.all(self.pk, *_span(self._sk(EFFECT, "")), self.deadline)
-        await self.notice(len(items) != self.head.effects, f"{len(items)} of {self.head.effects} effects")
+        span = _span(self._sk(EFFECT, ""))
+        items = await self._all_there(
+            lambda: self.table.all(self.pk, *span, self.deadline), self.head.effects, "effects"
+        )
         return sorted(map(effect_of, items), key=lambda row: (row.began, row.key))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-TO_USE = ("BatchGetItem", "BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query")
+TO_USE = ("BatchGetItem", "BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
 """For every operation of a store."""
 TO_READ = ("BatchGetItem", "GetItem", "Query")
 """For a store that is opened with read_only=true."""

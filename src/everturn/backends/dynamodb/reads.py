@@ -1,7 +1,8 @@
 """Reads of one session: the head first, then entries that it names. All that is handed over is of one moment.
 
 The head and the latest entries come with one query. Entries never change, so that later pages are of the same moment.
-An entry that should be there and is not may have been reclaimed after the head was read: then the read begins anew.
+An entry that should be there and is not may have been reclaimed after the head was read, or belong to a transaction
+that is not to be seen whole yet: then the read begins anew (visibility.py).
 """
 
 from __future__ import annotations
@@ -84,25 +85,18 @@ class TableReads:
         log = LogReader(self.table, head, deadline, blocks)
         state = await state_at(log, query.at)
         if isinstance(state, Status):
-            await self._check(state is Status.NO_VERSION or state is Status.NO_SNAPSHOT, stored, query, deadline)
             return Reading(state, head.info)
         snapshots = await self._snapshots(log) if query.snapshots else ()
         if query.limit == 0:
             return Reading(Status.FOUND, head.info, state, snapshots)
         found = _Handover(log, state, query, take)
         await found.run()
-        await self._check(found.first_missing > 0, stored, query, deadline)
+        if found.first_lost:
+            await log.settle_entry(found.first_lost)
         return Reading(
             *(Status.FOUND, head.info, state, snapshots),
             *(found.first_missing, found.cut, found.turns, found.standing),
         )
-
-    async def _check(self, doubtful: bool, stored: StoredHead, query: Query, deadline: float) -> None:  # noqa: FBT001
-        """Raise a fault that passes if something is missing and the head has changed since: the store reads again."""
-        if doubtful:
-            now = await self.table.head(query.session_id, deadline)
-            if now is None or now.tag != stored.tag:
-                raise gone(self.table.client.name)
 
     async def _snapshots(self, log: LogReader) -> tuple[Snapshot, ...]:
         head = log.head
@@ -130,8 +124,7 @@ class TableReads:
                 continue
             break
         if len(told) < min(limit, log.head.version, REMEMBERED):
-            now = await self.table.head(session_id, deadline)
-            if now is None or now.head.log != log.head.log:
+            if await log.change(log.head.version - len(told)) is not None:
                 raise gone(self.table.client.name)
             raise ValueError(f"its changes do not lead to version {log.head.version}")
         return told
@@ -169,7 +162,7 @@ class _Handover:
         self._state = state
         self._query = query
         self._take = take
-        self.first_missing = 0
+        self.first_missing = self.first_lost = 0  # of all that are bad or not there; of those that are not there
         self.cut = False
         self.turns: list[int] = []
         self.standing: tuple[EntryRow, ...] = ()
@@ -248,10 +241,13 @@ class _Handover:
         if state.cleared >= state.floor:
             return ()
         ranges = path(state.head, await self._log.jumps())
-        seqs = await self._log.summaries(state.cleared + 1, state.head)
-        on_path = [seq for seq in seqs if contains(ranges, seq)]
-        rows = [row for row in await self._log.entries(on_path[-FRONT_SUMMARIES:]) if row[4] == SUMMARY]
-        return tuple(rows)
+        on_path: list[int] = []  # newest first: a session may have been folded thousands of times
+        async for seqs in self._log.summaries_back(state.cleared + 1, state.head, 2 * FRONT_SUMMARIES):
+            on_path += (seq for seq in seqs if contains(ranges, seq))
+            if len(on_path) >= FRONT_SUMMARIES:
+                break
+        rows = await self._log.entries(on_path[:FRONT_SUMMARIES])
+        return tuple([row for row in rows if row[4] == SUMMARY])
 
     async def _hidden(self, first: int, last: int) -> list[EntryRow]:
         """Read the summaries in the part that a trim or fold hides."""
@@ -274,6 +270,8 @@ class _Handover:
         bad = [row[0] for row in rows if kind not in (None, row[4]) and checksum(row[4], row[3]) != row[2]]
         there = _ranges_of([row[0] for row in rows])
         lost = minus(ranges, there)
+        if lost and (not self.first_lost or lost[0][0] < self.first_lost):
+            self.first_lost = lost[0][0]
         first = min([*bad[:1], *(low for low, _ in lost[:1])], default=0)
         if first and (not self.first_missing or first < self.first_missing):
             self.first_missing = first

@@ -25,6 +25,7 @@ CHANGES, ENTRIES, EFFECT, JUMPS, KEY, NEEDED, SNAPSHOT, SUMMARY, CHUNK = "C", "E
 RECEIPTS = "R"  # of the calls that an erasure took away: of no log
 PURGE = "purge_at"  # the table's TTL attribute: on items that nobody needs after a while
 SEAL = "seal"  # on every item: a checksum of its keys and its other attributes
+WAITING = "waiting"  # on a head: the queue, which changes without it (head_queue.py)
 BODIES = ("lines", "raw", "b")  # attributes with bodies of entries, which have checksums of their own
 
 encode = msgspec.json.Encoder().encode
@@ -75,10 +76,14 @@ class Head(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class StoredHead(msgspec.Struct, frozen=True, gc=False):
-    """The head as it is in the table. `tag` is new with every write of it: a write names the tag it was planned on."""
+    """The head as it is in the table. `tag` is new with every write of it: a write names the tag it was planned on.
+
+    `waiting` is the queue of changes that are let go first (head_queue.py). It is no part of the state.
+    """
 
     tag: bytes
     head: Head
+    waiting: tuple[str, ...] = ()
 
     def living(self, now: float) -> Head | None:
         """Return the session; None if there is none, or it has expired."""
@@ -127,7 +132,7 @@ def opened(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _sum_of(item: Mapping[str, Any]) -> int:
-    parts = [(name, *item[name].items()) for name in sorted(item) if name not in (SEAL, PURGE, *BODIES)]
+    parts = [(name, *item[name].items()) for name in sorted(item) if name not in (SEAL, PURGE, WAITING, *BODIES)]
     return crc32(msgspec.msgpack.encode(parts))
 
 
@@ -154,7 +159,8 @@ def head_of(item: Mapping[str, Any] | None) -> StoredHead | None:
     if not item:
         return None
     item = opened(item)
-    return StoredHead(item["tag"]["B"], _decode_head(item["session"]["S"]))
+    waiting = item.get(WAITING, {}).get("L", ())
+    return StoredHead(item["tag"]["B"], _decode_head(item["session"]["S"]), tuple(place["S"] for place in waiting))
 
 
 def text_item(pk: str, sk: str, **texts: str) -> Item:

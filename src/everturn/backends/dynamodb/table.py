@@ -9,14 +9,25 @@ from typing import Any
 
 from everturn.backends._shared.verification import SURPRISES, damaged_session
 from everturn.backends.dynamodb.client import DynamoDBClient
-from everturn.backends.dynamodb.stored_form import HEAD, Item, StoredHead, head_of, names_key, sealed, session_key
+from everturn.backends.dynamodb.stored_form import (
+    HEAD,
+    PURGE,
+    SEAL,
+    Item,
+    StoredHead,
+    head_of,
+    names_key,
+    sealed,
+    session_key,
+)
 from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import MemoryStoreBackendError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.004, 0.2
 GET_BATCH, WRITE_BATCH = 100, 25  # items that DynamoDB takes in one request
 WRITE_BATCH_BYTES = 8 * 2**20
-IS_NEW = "attribute_not_exists(pk)"
+IS_NEW, IS_THERE = "attribute_not_exists(pk)", "attribute_exists(pk)"
+NOBODY_FIRST = "(attribute_not_exists(waiting) OR size(waiting) = :nobody OR waiting[0] = :place)"
 
 
 class Table:
@@ -158,6 +169,14 @@ class Table:
             if again:
                 await self.pause(tries, deadline)
 
+    async def update(
+        self, key: tuple[str, str], expression: str, condition: str, values: dict[str, Any], deadline: float
+    ) -> Item | None:
+        """Change an attribute of an item. Returns the item. Raises ConditionNotMet with the item as it is."""
+        wanted = {"TableName": self._name, "Key": _key(*key), "UpdateExpression": expression}
+        wanted |= _conditional(condition, values) | {"ReturnValues": "ALL_NEW"}
+        return (await self.client.send("update_item", wanted, deadline, writes=True)).get("Attributes")
+
     def put(self, item: Item, condition: str | None = None, **values: Any) -> dict[str, Any]:
         """Make a put for a transaction. If the condition is not met, the stored item comes back."""
         return {"Put": {"TableName": self._name, "Item": sealed(item), **_conditional(condition, values)}}
@@ -181,6 +200,24 @@ class Table:
         write = self.put(item, told, **{f":{at}": before[name] for at, name in enumerate(names)})
         write["Put"] |= {"ExpressionAttributeNames": {f"#{at}": name for at, name in enumerate(names)}} if names else {}
         return write
+
+    def move_head(self, item: Item, before: StoredHead | None, place: str) -> dict[str, Any]:
+        """Make the write of a head that leaves the queue to others, and takes `place` out of it.
+
+        On the condition that the head is as it was planned on, and that nobody else is the first of its queue.
+        """
+        if before is None:
+            return self.put(item, IS_NEW)
+        queued = ", waiting[0]" if place and place in before.waiting else ""
+        values = {":tag": {"B": before.tag}, ":new": item["tag"], ":session": item["session"]}
+        values |= {":seal": sealed(item)[SEAL], ":nobody": {"N": "0"}, ":place": {"S": place or "-"}}
+        changed = {
+            "TableName": self._name,
+            "Key": {"pk": item["pk"], "sk": item["sk"]},
+            "UpdateExpression": f"SET tag = :new, #session = :session, {SEAL} = :seal REMOVE {PURGE}{queued}",
+            "ExpressionAttributeNames": {"#session": "session"},  # a reserved word
+        }
+        return {"Update": changed | _conditional(f"tag = :tag AND {NOBODY_FIRST}", values)}
 
     def check_head(self, pk: str, before: StoredHead) -> dict[str, Any]:
         """Make a check for a transaction: the head is as it was planned on."""

@@ -17,6 +17,7 @@ from everturn.backend import (
     Erasure,
     ForkRequest,
     LeaseOutcome,
+    LeaseReading,
     LeaseRequest,
     Order,
     Query,
@@ -58,11 +59,6 @@ STEP = 1000  # rows deleted in one transaction: a session's writers wait no long
 FOUND_AT_ONCE = 100
 MOST_BYTES = 1000 * 2**20  # of the entries of one turn: PostgreSQL takes no value of a gigabyte, and libpq dies trying
 PATIENCE = 0.5  # seconds that erase waits for readers to go
-LEFTOVERS = (
-    "dead rows in the files of the tables, here and on standbys, until VACUUM",
-    "the WAL and its archive, until they are recycled",
-)
-LAST = 2**62  # past every session number and seq
 PREPARED = frozenset({"read", "read_one_kind", "front", "glance", "lease"})  # besides changes: asked at every turn
 
 
@@ -120,8 +116,9 @@ class PostgresBackend:
         return await doctor.examine(self._executor, self._schema, deadline)
 
     async def health(self, deadline: float) -> Health:
-        """Ask the server whether it takes writes, and for its replicas."""
-        return await open_checks.health(self._executor, deadline)
+        """Ask the server whether it takes writes, for its replicas, and for work that is under way."""
+        work = SqlCall(self._sql["open_work"], (self._now(), self._namespace, open_checks.MOST_ROWS))
+        return await open_checks.health(self._executor, work, deadline)
 
     async def _ask(self, name: str, parameters: tuple[Any, ...], deadline: float, *, writes: bool = False) -> Rows:
         if not self._ready:
@@ -231,6 +228,10 @@ class PostgresBackend:
         self._learn(told, sent)
         return LeaseOutcome(Status(status), token, until, left)
 
+    async def held_lease(self, session_id: str, deadline: float) -> LeaseReading | None:
+        rows = await self._ask("held_lease", (self._namespace, session_id, self._now()), deadline)
+        return LeaseReading(*rows[0]) if rows else None
+
     async def effects(self, session_id: str, deadline: float) -> EffectsReading:
         return change_wire.effects_in(await self._ask("effects", (self._namespace, session_id, self._now()), deadline))
 
@@ -285,7 +286,7 @@ class PostgresBackend:
     async def find(
         self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
     ) -> None:
-        pattern, before = paging.pattern_for(text), (LAST, LAST)
+        pattern, before = paging.pattern_for(text), (listing.LAST, listing.LAST)
         while True:
             parameters = (self._namespace, session_id, pattern, *before, FOUND_AT_ONCE, self._now())
             rows = await self._ask("find", parameters, deadline)
@@ -339,7 +340,7 @@ class PostgresBackend:
                 entries, snapshots, size = entries + row[0], snapshots + row[1], size + row[2]
                 xid, is_left = row[3:]
             is_seen = is_left or await self._is_seen_for_long(xid, deadline)
-        return Erasure(ErasureReceipt(session_id, entries, snapshots, size, not is_seen, LEFTOVERS), spared)
+        return Erasure(ErasureReceipt(session_id, entries, snapshots, size, not is_seen, compaction.LEFTOVERS), spared)
 
     async def _is_seen_for_long(self, xid: str, deadline: float) -> bool:
         """Whether a transaction that began earlier goes on, and may see rows that this one removed."""

@@ -7,6 +7,38 @@ SELECT * FROM everturn.change_v2(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,
 -- lease: take, renew or release the lease of a session
 SELECT * FROM everturn.lease_v3(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
+-- held_lease: the lease of a session that is in force
+SELECT l.token, l.holder, l.until, l.until OPERATOR(pg_catalog.-) n.at
+  FROM (SELECT %s::pg_catalog.text, %s::pg_catalog.text, %s::pg_catalog.float8) AS asked (namespace, id, now),
+       everturn.now_v1(asked.now) AS n (at), everturn.session_v1(asked.namespace, asked.id, asked.now) AS s,
+       everturn.lease_of_v3(asked.namespace, asked.id) AS l
+ WHERE everturn.in_force_v3(l, coalesce(s.life, ''), n.at)
+
+-- open_work: the holders of leases in force, and how many effects are in doubt; NULL where there are too many rows to look at
+SELECT CASE WHEN n.leases OPERATOR(pg_catalog.<=) n.most THEN ARRAY(
+           SELECT l.holder FROM everturn.leases l
+             LEFT JOIN everturn.sessions s
+                    ON s.namespace OPERATOR(pg_catalog.=) l.namespace AND s.session_id OPERATOR(pg_catalog.=) l.session_id
+                   AND NOT s.ended AND NOT everturn.is_over_v1(s.expires_at, n.at)
+            WHERE l.namespace OPERATOR(pg_catalog.=) n.name AND l.until OPERATOR(pg_catalog.>) n.at
+              AND everturn.in_force_v3(l, coalesce(s.life, ''), n.at)) END,
+       CASE WHEN n.effects OPERATOR(pg_catalog.<=) n.most THEN (
+        SELECT pg_catalog.count(*) FROM everturn.effects e
+          JOIN everturn.sessions s ON s.no OPERATOR(pg_catalog.=) e.session
+         WHERE e.status OPERATOR(pg_catalog.=) 'started' AND s.namespace OPERATOR(pg_catalog.=) n.name
+           AND NOT s.ended AND NOT everturn.is_over_v1(s.expires_at, n.at)
+           AND NOT EXISTS (
+               SELECT FROM everturn.leases l
+                WHERE l.namespace OPERATOR(pg_catalog.=) s.namespace
+                  AND l.session_id OPERATOR(pg_catalog.=) s.session_id AND l.token OPERATOR(pg_catalog.=) e.token
+                  AND e.token OPERATOR(pg_catalog.>) 0 AND everturn.in_force_v3(l, s.life, n.at))) END
+  FROM (SELECT everturn.now_v1(%s), %s::pg_catalog.text, %s::pg_catalog.float4,
+               (SELECT c.reltuples FROM pg_catalog.pg_class c
+                 WHERE c.oid OPERATOR(pg_catalog.=) 'everturn.leases'::pg_catalog.regclass),
+               (SELECT c.reltuples FROM pg_catalog.pg_class c
+                 WHERE c.oid OPERATOR(pg_catalog.=) 'everturn.effects'::pg_catalog.regclass)
+       ) AS n (at, name, most, leases, effects)
+
 -- effects: the effects of a session, in the order in which they were begun
 SELECT everturn.effects_v3(%s, %s, %s)::pg_catalog.text
 

@@ -21,6 +21,10 @@ T = TypeVar("T")
 STEP = 500  # rows deleted in one transaction: a session's writers wait for no more than that
 ROUNDS = 3
 JUMPS = 100  # each of these is three statements
+LEFTOVERS = (  # of an erasure
+    "dead rows in the files of the tables, here and on standbys, until VACUUM",
+    "the WAL and its archive, until they are recycled",
+)
 
 _State = tuple[int, int, int, tuple[int, ...], int]
 

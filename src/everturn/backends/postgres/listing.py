@@ -14,6 +14,8 @@ from everturn.backends.postgres.executor import Rows
 from everturn.core.facts import decode_facts, encode_facts
 from everturn.model import Page
 
+LAST = 2**62  # past every session number and seq
+
 
 def call_for(prefix: str, where: Where | None, token: paging.Token) -> tuple[str, tuple[Any, ...]]:
     """Choose the statement of calls.sql, and make its parameters behind the namespace and before the limit."""

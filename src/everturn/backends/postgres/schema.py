@@ -44,7 +44,8 @@ async def refuse_pending(executor: Executor, schema: str, deadline: float) -> No
     found = await _found(executor, schema, deadline)
     _refuse_newer(executor, schema, found, CURRENT)
     if found.version == 0:
-        raise InvalidInput(f"{schema!r} has no tables: nothing has been stored in it yet", path="schema")
+        told = f"{schema!r} has no tables: nothing has been stored in it yet; everturn init makes them"
+        raise InvalidInput(told, path="schema")
     if found.version < CURRENT:
         raise InvalidInput(
             f"{schema!r} is of an earlier everturn (schema {found.version}, now {CURRENT}), and a look changes "

@@ -16,6 +16,7 @@ from everturn.backend import (
     Erasure,
     ForkRequest,
     LeaseOutcome,
+    LeaseReading,
     LeaseRequest,
     Order,
     Query,
@@ -106,6 +107,10 @@ class RedisBackend:
         keys = self._names.keys(request.session_id)
         with corrupt_if_damaged(request.session_id):
             return await effects.apply_lease(self._sender, keys, request, self._now(), deadline)
+
+    async def held_lease(self, session_id: str, deadline: float) -> LeaseReading | None:
+        with corrupt_if_damaged(session_id):
+            return await effects.held_lease(self._sender, self._names.keys(session_id), self._now(), deadline)
 
     async def effects(self, session_id: str, deadline: float) -> EffectsReading:
         with corrupt_if_damaged(session_id):

@@ -8,7 +8,16 @@ from typing import Any
 
 import msgspec
 
-from everturn.backend import BeginEffect, EffectsReading, EndEffect, LeaseOutcome, LeaseRequest, Status, StoredEffect
+from everturn.backend import (
+    BeginEffect,
+    EffectsReading,
+    EndEffect,
+    LeaseOutcome,
+    LeaseReading,
+    LeaseRequest,
+    Status,
+    StoredEffect,
+)
 from everturn.backends.redis import scripts
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.errors import DamagedPart
@@ -27,6 +36,15 @@ async def apply_lease(sender: Sender, keys: Keys, request: LeaseRequest, now: st
     args = [f"{request.holder} {request.action}", request.action, request.holder, request.token, micros]
     status, token, until, left = (await sender.change(scripts.LEASE, keys, args, now, deadline)).split(b" ")
     return LeaseOutcome(Status(status.decode()), int(token), int(until) / MICROSECONDS, int(left) / MICROSECONDS)
+
+
+async def held_lease(sender: Sender, keys: Keys, now: str, deadline: float) -> LeaseReading | None:
+    """Look at the lease of a session that is in force (Backend.held_lease). Raises DamagedPart."""
+    (found,) = await sender.read(scripts.HELD_LEASE, keys, [now], (), deadline)
+    if not found:
+        return None
+    token, holder, until, left = found
+    return LeaseReading(int(token), holder.decode(), int(until) / MICROSECONDS, int(left) / MICROSECONDS)
 
 
 async def read(sender: Sender, keys: Keys, now: str, deadline: float) -> EffectsReading:

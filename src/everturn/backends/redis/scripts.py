@@ -97,6 +97,7 @@ DROP_UNDO = _load("_clock", *_SESSION, "drop_undo")
 SESSION_STATE = _load(*_PATH, "_window", "session_state")
 WALK = _load(*_PATH, "_window", "walk")
 EFFECTS = _load("_check", "_state", "_lease", "_effects", "effects")
+HELD_LEASE = _load("_check", "_state", "_lease", "held_lease")
 PAGE = _load("_state", "page")
 PORTION = _load("portion")
 # --- steps of longer operations, each of bounded length --------------------------------------------------------------

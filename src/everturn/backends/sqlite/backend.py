@@ -23,6 +23,7 @@ from everturn.backend import (
     Erasure,
     ForkRequest,
     LeaseOutcome,
+    LeaseReading,
     LeaseRequest,
     Order,
     Query,
@@ -141,6 +142,10 @@ class SqliteOperations(ABC):
     async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:
         work = raising_corrupt_entry(request.session_id, lambda db: leases.apply_lease(db, request, self._now(db)))
         return await self._write(work, deadline)
+
+    async def held_lease(self, session_id: str, deadline: float) -> LeaseReading | None:
+        work = raising_corrupt_entry(session_id, lambda db: leases.held_lease(db, session_id, self._now(db)))
+        return await self._naming_damage(session_id, self._read, work, deadline)
 
     async def effects(self, session_id: str, deadline: float) -> EffectsReading:
         work = raising_corrupt_entry(session_id, lambda db: effects.read(db, session_id, self._now(db)))
@@ -277,15 +282,24 @@ class SqliteOperations(ABC):
         return await self._outside_transaction(lambda db: doctor.examine(db, self._database.path), deadline)
 
     async def health(self, deadline: float) -> Health:
-        """Read, and take the write lock for a moment without writing."""
+        """Read, take the write lock for a moment without writing, and look for work that is under way."""
         await self._read(lambda db: db.value("SELECT count(*) FROM sqlite_schema"), deadline)
-        refused: str | None = None
+        refused = damage = None
+        work = health.OpenWork()
         try:
-            await self._write(lambda _: None, deadline)
+            if self._database.read_only:
+                refused = health.why_not_writable(self._database.path)
+            else:
+                await self._write(lambda _: None, deadline)
         except MemoryStoreError as exc:
             refused = str(exc)
+        until = min(deadline, time.monotonic() + health.LOOK)
+        try:
+            work = await self._read(lambda db: health.open_work(db, self._now(db)), until)
+        except MemoryStoreError as exc:
+            damage = str(exc) if time.monotonic() < until else None
         with translated(self._database.name):
-            return health.report(self._database.path, refused=refused)
+            return health.report(self._database.path, work, refused=refused, damage=damage)
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:

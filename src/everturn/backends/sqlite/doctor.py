@@ -69,7 +69,7 @@ def _facts_of(db: Connection, path: str) -> FileFacts:
     return FileFacts(
         library=_numbers(apsw.sqlite_lib_version()),
         python_library=_numbers(sqlite3.sqlite_version),
-        journal=db.value("PRAGMA journal_mode"),
+        journal=_journal(db, path),
         synchronous=("OFF", "NORMAL", "FULL", "EXTRA")[db.value("PRAGMA synchronous")],
         wal_bytes=wal.stat().st_size if wal.exists() else 0,
         pinned_frames=max(frames - taken, 0),
@@ -82,6 +82,19 @@ def _facts_of(db: Connection, path: str) -> FileFacts:
         checksums=pages.are_kept(db),
         can_check=pages.vfs() is not None,
     )
+
+
+def _journal(db: Connection, path: str) -> str:
+    """Tell the journal mode. A connection that takes the file for one that nobody changes tells of none."""
+    if db.readonly("main"):
+        file = pages.open_file(path)
+        try:
+            if file.xRead(2, 18) == b"\x02\x02":  # versions of the format to write and to read, in the header
+                return "wal"
+        finally:
+            file.xClose()
+    mode: str = db.value("PRAGMA journal_mode")
+    return mode
 
 
 def wrong_with(file: FileFacts) -> Iterator[tuple[str, str, str]]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everturn.backend import ChangeRequest, LeaseOutcome, LeaseRequest, LeaseRow, change_lease, is_fenced_off
+from everturn.backend import (
+    ChangeRequest,
+    LeaseOutcome,
+    LeaseReading,
+    LeaseRequest,
+    LeaseRow,
+    change_lease,
+    is_fenced_off,
+    reading_of,
+)
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.row_checksums import sealed, seconds, unsealed
@@ -24,6 +33,12 @@ def apply_lease(db: Connection, request: LeaseRequest, now: float) -> LeaseOutco
     if changed is not None:
         _store(db, request.session_id, changed)
     return outcome
+
+
+def held_lease(db: Connection, session_id: str, now: float) -> LeaseReading | None:
+    """Look at the lease of a session that is in force (Backend.held_lease)."""
+    session = load(db, session_id, now)
+    return reading_of(lease_of(db, session_id), session.life if session else "", now)
 
 
 def is_refused(db: Connection, session: SessionRow | None, request: ChangeRequest, now: float) -> bool:

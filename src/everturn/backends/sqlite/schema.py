@@ -40,6 +40,11 @@ def refuse_pending(db: apsw.Connection, path: str) -> None:
         )
 
 
+def is_earlier(db: apsw.Connection, path: str) -> bool:
+    """Whether the file was written by an earlier everturn. Raises SchemaTooNew and InvalidInput as `migrate` does."""
+    return 0 < _found(db, path, CURRENT) < CURRENT
+
+
 def is_pending(db: apsw.Connection, path: str) -> bool:
     """Whether migrations are pending."""
     return _found(db, path, CURRENT) != CURRENT

@@ -15,12 +15,14 @@ clocks.py        clocks that differ, step back, or pass midnight
 persistence.py   other processes, reopening, os.fork
 names.py         ids that a store's own encoding, columns or keys could take for one another
 frameworks.py    LangGraph's subgraphs and pending writes, ADK's applications and state
+framework_races.py the same at once, and stopped at every point
 sequences.py     many operations in a row, compared with a model; retries and versions that come late
 message_fields.py tool calls, ids, contents that are no text, values of all types
-long_sessions.py every change on 101 messages and more
+long_sessions.py every change on 101 messages and more; large_changes.py other calls in the middle of them
 edge.py          unusual contents, sizes, ids; expiry.py time to live; expiry_of_parts.py of all that a session has
-faults.py        servers, disks and files that fail
+faults.py        servers that fail; file_faults.py disks and files that do
 recovery.py      calls that come after a fault: late replies, restarts, dry pools, cancelled tasks
+after_faults.py  an instance after a lock not had, a full disk, writes refused; refused calls beside others
 leaks.py         handles, threads and memory after many calls and faults
 crash.py         kill -9 and power loss
 syncing.py       syncs that are missing, seen from outside
@@ -36,6 +38,7 @@ import tomllib
 from importlib.resources import files
 
 from everturn.testing.contract import (
+    after_faults,
     checkpoints,
     clocks,
     compaction,
@@ -46,9 +49,12 @@ from everturn.testing.contract import (
     expiry,
     expiry_of_parts,
     faults,
+    file_faults,
+    framework_races,
     frameworks,
     isolation,
     items,
+    large_changes,
     leaks,
     long_sessions,
     message_fields,
@@ -72,10 +78,10 @@ from everturn.testing.results import CONTRACT_VERSION
 CLAUSES: tuple[Clause, ...] = collected(
     [
         *(sequential, removal, snapshots, sequences, isolation, names, checkpoints, items, frameworks, refusals),
-        *(races, pops, concurrency, pauses, clocks),
+        *(races, pops, framework_races, concurrency, pauses, clocks),
         persistence,
-        *(edge, message_fields, long_sessions, expiry, expiry_of_parts),
-        *(faults, recovery, leaks),
+        *(edge, message_fields, long_sessions, large_changes, expiry, expiry_of_parts),
+        *(faults, file_faults, recovery, after_faults, leaks),
         *(crash, syncing),
         compaction,
         *(resume, effects),

@@ -17,6 +17,7 @@ registry = ClauseRegistry("concurrency", since=2)
 DIFFERENCES = (0.04, 60.0)  # seconds: two machines kept by NTP, and one whose NTP is down
 STEPS_BACK = (0.05, 3600.0)  # seconds: a correction, and a change of time zone by hand
 DAY = 86_400.0
+ENDS = {"day": DAY, "month": 32 * DAY, "year": 367 * DAY}
 
 
 def stored(store: Instance, session: str, turn: Sequence[SentMessage]) -> Sequence[SentMessage]:
@@ -44,11 +45,24 @@ def clocks_differ(kit: Kit) -> None:
         stores = _workers(kit, difference)
         session = kit.session()
         turns: list[Sequence[SentMessage]] = []
-        for number in (1, 0, 2, 1, 2, 0):
+        for number in (1, 0, 2, 1, 0, 2):
             turns.append(stored(stores[number], session, kit.turn()))
             for store in stores:
                 story = f"the clocks of three workers are {difference:g} s apart; {store.name} reads"
                 kit.same(store.read(session), turns, story, session=session)
+                if kit.offers("latest"):
+                    last = turns[-1][-1:]
+                    kit.same(store.call("latest", session, 1), [last], f"{story} the latest message", session=session)
+        if kit.offers("pop"):
+            # The last turn was stored by the worker that is behind: to a store that asks the clock, it is not the last.
+            taken = stores[0].call("pop", session)
+            wanted = turns[-1][-1].content
+            story = f"the clocks of three workers are {difference:g} s apart; the last message is {wanted!r}"
+            kit.check(
+                taken is not None and taken.content == wanted,
+                f"{story}, and {taken and taken.content!r} was taken back",
+                session=session,
+            )
         for store in stores:
             store.close()
 
@@ -128,22 +142,22 @@ def clock_steps_back(kit: Kit) -> None:
     needs=["appends"],
 )
 def day_ends(kit: Kit) -> None:
-    store, session, turns = kit.open(), kit.session(), kit.turns(4)
+    store, session, turns = kit.open(), kit.session(), kit.turns(2 + len(ENDS))
     store.set_clock(0.0)
     stored(store, session, turns[0])
     snapshot = store.save_snapshot(session) if kit.offers("rollback") else None
     stored(store, session, turns[1])
-    store.set_clock(DAY)
-    kit.same(store.read(session), turns[:2], "the day ended since", session=session)
-    stored(store, session, turns[2])
-    store.set_clock(2 * DAY)
-    kit.same(store.read(session), turns[:3], "two days ended since the first turn", session=session)
-    other = kit.open("opened later")
-    other.set_clock(2 * DAY)
-    kit.same(other.read(session), turns[:3], "the store was opened two days later", session=session)
+    other = store
+    for number, (name, later) in enumerate(ENDS.items(), 2):
+        store.set_clock(later)
+        kit.same(store.read(session), turns[:number], f"a {name} ended since the first turn", session=session)
+        other = kit.open(f"opened a {name} later")
+        other.set_clock(later)
+        kit.same(other.read(session), turns[:number], f"the store was opened a {name} later", session=session)
+        stored(other, session, turns[number])
+        kit.same(store.read(session), turns[: number + 1], f"another stored a turn a {name} later", session=session)
     if kit.offers("rollback"):
         other.value(Step("rollback", session, (snapshot,)))
-        kit.same(other.read(session), turns[:1], "it was rolled back to a snapshot of two days ago", session=session)
-    stored(other, session, turns[3])
-    left = [turns[0], turns[3]] if kit.offers("rollback") else turns
-    kit.same(store.read(session), left, "another instance, two days later, stored a turn", session=session)
+        kit.same(other.read(session), turns[:1], "it was rolled back to a snapshot of a year ago", session=session)
+        last = stored(other, session, kit.turn())
+        kit.same(store.read(session), [turns[0], last], "a year later, after a rollback", session=session)

@@ -101,6 +101,50 @@ def cancelled_in_append(kit: Kit) -> None:
 
 
 @registry.clause(
+    "killed-in-keyed-append",
+    "A process killed at any driver call of an append with a key leaves a retry with it to store the turn once.",
+    incident="The key is written first, then the turn: after a crash the retry counts as done, and nothing is there.",
+    needs=["processes", "key"],
+    weight=2,
+    since=2,
+)
+def killed_in_keyed_append(kit: Kit) -> None:
+    reader = kit.open("reader")
+
+    def killed_at(n: int, session: str) -> bool:
+        first, turn = kit.turns(2)
+        reader.append(session, first)
+        step = Step("append", session, (turn,), {"key": "request-1"})
+        store = kit.open("killed", watched=True)
+        store.worker.send(store.job(step, stop=Stop(n, "kill")))
+        died = _died(kit, store)
+        reader.value(step)
+        story = f"a process was killed at driver call {n} of an append with a key, and another tried again with it"
+        kit.same(reader.read(session), [first, turn], story, session=session)
+        return died
+
+    points = stop_at_every_call(kit, killed_at)
+    kit.notes.append(f"killed at {points} driver calls" if points else "no driver call is visible")
+
+
+@registry.clause(
+    "killed-in-undo",
+    "A process killed at any driver call of an undo leaves the session as it was, or with the change taken back.",
+    incident="Undo deletes what is there and then fills in what was: a crash in between, and neither is there.",
+    needs=["processes", "undo", "clear"],
+    since=2,
+)
+def killed_in_undo(kit: Kit) -> None:
+    def prepare(store: Instance, session: str) -> Step:
+        store.clear(session)
+        store.append(session, kit.turn())
+        store.clear(session)
+        return Step("undo", session)
+
+    killed_at_every_call(kit, prepare)
+
+
+@registry.clause(
     "killed-in-clear",
     "A process killed at any driver call of a clear leaves the session cleared, or as it was.",
     incident="Rows deleted one by one: after a crash the conversation begins in the middle.",

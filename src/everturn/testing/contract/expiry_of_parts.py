@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from everturn.testing.contract.expiry import ATTEMPTS, GRACE, TTL
+from everturn.testing.contract.expiry import GRACE, TTLS
 from everturn.testing.kit.clause import ClauseRegistry, Untested
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
@@ -24,6 +24,7 @@ LAST = ("append", "trim", "clear", "save_snapshot", "rollback", "undo", "replace
 class PartsRecord(msgspec.Struct):
     """Observations of one session for each operation that came last, after all of them must have expired."""
 
+    ttl: float
     sessions: dict[str, str]  # by operation
     changed: float  # when the last change had ended
     last: dict[str, Outcome]  # reads
@@ -37,12 +38,12 @@ class PartsRecord(msgspec.Struct):
 
 
 def parts_record(kit: Kit) -> PartsRecord:
-    for attempt in range(ATTEMPTS if "expiry of parts" not in kit.environment.shared_results else 0):
+    for ttl in TTLS if "expiry of parts" not in kit.environment.shared_results else ():
         try:
-            kit.environment.shared_results["expiry of parts"] = _observe(kit)
+            kit.environment.shared_results["expiry of parts"] = _observe(kit, ttl)
             break
         except Untested:  # a session expired while it was prepared
-            if attempt == ATTEMPTS - 1:
+            if ttl == TTLS[-1]:
                 raise
     found: PartsRecord = kit.environment.shared_results["expiry of parts"]
     if not all(read.ok and read.value == [] for name, read in found.last.items() if name == "append"):
@@ -50,14 +51,14 @@ def parts_record(kit: Kit) -> PartsRecord:
     return found
 
 
-def _observe(kit: Kit) -> PartsRecord:
-    store = kit.open("A", at=kit.place(), ttl=TTL)
+def _observe(kit: Kit, ttl: float) -> PartsRecord:
+    store = kit.open("A", at=kit.place(), ttl=ttl)
     sessions: dict[str, str] = {}
     snapshot = None
     for operation in LAST:
         if operation == "append" or kit.offers(operation):
             sessions[operation] = session = kit.session()
-            made = _changed_last_by(kit, store, session, operation)
+            made = _changed_last_by(kit, store, session, operation, ttl)
             snapshot = made if operation == "save_snapshot" else snapshot
     if kit.offers("key"):
         store.append(sessions["append"], kit.turn(), key="of this life")
@@ -66,10 +67,10 @@ def _observe(kit: Kit) -> PartsRecord:
     while True:
         last = {name: store.take(Step("read", session)) for name, session in sessions.items()}
         gone = all(outcome.ok and outcome.value == [] for name, outcome in last.items() if name != "clear")
-        if (gone and time.monotonic() > changed + TTL) or time.monotonic() > changed + TTL + GRACE:
+        if (gone and time.monotonic() > changed + ttl) or time.monotonic() > changed + ttl + GRACE:
             break
         time.sleep(0.05)
-    record = PartsRecord(sessions, changed, last, snapshot)
+    record = PartsRecord(ttl, sessions, changed, last, snapshot)
     if snapshot is not None:
         session = sessions["save_snapshot"]
         if kit.offers("list_snapshots"):
@@ -83,7 +84,7 @@ def _observe(kit: Kit) -> PartsRecord:
     return record
 
 
-def _changed_last_by(kit: Kit, store: Instance, session: str, operation: str) -> Any:
+def _changed_last_by(kit: Kit, store: Instance, session: str, operation: str, ttl: float) -> Any:
     """Store turns and let this operation be the last change. Returns its value. The session may expire on the way."""
     turns = kit.turns(3)
     steps = [Step("append", session, (turn,)) for turn in turns]
@@ -105,7 +106,7 @@ def _changed_last_by(kit: Kit, store: Instance, session: str, operation: str) ->
     outcomes = store.run(*steps)
     if not all(outcome.ok for outcome in outcomes):
         fault = next(outcome.fault for outcome in outcomes if not outcome.ok)
-        raise Untested(f"with a ttl of {TTL:g} s, {operation} raised {fault}; a busy machine may be too slow for it")
+        raise Untested(f"with a ttl of {ttl:g} s, {operation} raised {fault}; a busy machine may be too slow for it")
     return outcomes[-1].value
 
 
@@ -120,7 +121,7 @@ def expires_after_every_change(kit: Kit) -> None:
     for operation, read in seen.last.items():
         kit.check(
             read.ok and read.value == [],
-            f"its last change was {operation}, {read.began - seen.changed:.1f} s ago, with a ttl of {TTL:g} s; it "
+            f"its last change was {operation}, {read.began - seen.changed:.1f} s ago, with a ttl of {seen.ttl:g} s; it "
             f"still gives {read.fault or len(read.value)}",
             session=seen.sessions[operation],
         )

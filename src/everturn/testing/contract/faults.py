@@ -1,4 +1,4 @@
-"""Clauses of faults: a backend that is down, hung, slow, full, out of handles, or holds garbage.
+"""Clauses of faults of a server: down, hung, slow or full, replies that are lost. Files are in file_faults.py.
 
 A fault must become an error: never silence, never an empty list, never a false acknowledgement.
 """
@@ -8,21 +8,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from everturn.testing.faults import files
-from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
+from everturn.testing.faults.proxy import Afterwards
+from everturn.testing.kit.clause import ClauseRegistry, Untested
 from everturn.testing.kit.kit import NO_LOSS, Kit
 from everturn.testing.kit.remote_instance import Instance
-from everturn.testing.shapes import ReadMessage, SentMessage
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.controller import JobFailed
-from everturn.testing.workers.messages import CallerSteps, Do, Done, FactoryHook, Outcome, Ready, SideBySide, Step
+from everturn.testing.workers.messages import CallerSteps, Do, Done, Outcome, SideBySide, Step
 
 registry = ClauseRegistry("faults")
 TIMEOUT = 0.5  # seconds that are given to a factory that takes `timeout`
 OPENINGS = 3  # tries, each of which took as long as it was given
 IN_TIME = TIMEOUT + 4.5  # a busy machine is late, too
+AFTERWARDS: tuple[Afterwards, ...] = ("close", "silence")
+LAST_REQUESTS = 3
 HUNG = 0.5  # seconds that a backend hangs, where no time-out is offered
 
 
@@ -157,19 +158,50 @@ def backend_slow(kit: Kit) -> None:
 )
 def reply_swallowed(kit: Kit) -> None:
     session = kit.session()
-    for then in ("close", "silence"):
-        store = open_with_timeout(kit)
-        store.append(session, kit.turn())
-        store.append(session, kit.turn())
-        turn = kit.turn()
-        with faulty_proxy(kit) as proxy:
-            swallowed = proxy.swallowed
-            proxy.swallow_next_reply(matching=str(turn[0].content).encode(), then=then)
-            attempt(kit, store, Step("append", session, (turn,)), relieve=proxy.cut)
-            if proxy.swallowed == swallowed:
-                raise Untested("no request with the turn's words in it was seen on the wire")
-        kit.open("later").read(session)
+    seen = [_lose_reply_to_words(kit, session, then) for then in AFTERWARDS]
+    if not all(seen) and not _lose_any_reply(kit, session):
+        raise Untested("no request of an append was seen on the wire")
     kit.judge(least=3)
+
+
+def _lose_reply_to_words(kit: Kit, session: str, then: Afterwards) -> bool:
+    """Lose the reply to the request that holds the turn's words. Returns False if no request does."""
+    store = open_with_timeout(kit)
+    store.append(session, kit.turn())
+    store.append(session, kit.turn())
+    turn = kit.turn()
+    with faulty_proxy(kit) as proxy:
+        swallowed = proxy.swallowed
+        proxy.swallow_next_reply(matching=str(turn[0].content).encode(), then=then)
+        attempt(kit, store, Step("append", session, (turn,)), relieve=proxy.cut)
+        seen = bool(proxy.swallowed > swallowed)
+    kit.open("later").read(session)
+    return seen
+
+
+def _lose_any_reply(kit: Kit, session: str) -> int:
+    """Lose the reply to each of the last requests of an append: one of them has the turn, compressed or encrypted.
+
+    Returns how many were lost.
+    """
+    lost = 0
+    for then in AFTERWARDS:
+        for last in range(LAST_REQUESTS):
+            store = open_with_timeout(kit)
+            store.append(session, kit.turn())
+            with faulty_proxy(kit) as proxy:
+                before = proxy.requests
+                store.append(session, kit.turn())
+                requests = proxy.requests - before
+                if last >= requests:
+                    break
+                swallowed = proxy.swallowed
+                proxy.swallow_next_reply(then=then, after=requests - 1 - last)
+                attempt(kit, store, Step("append", session, (kit.turn(),)), relieve=proxy.cut)
+                lost += proxy.swallowed - swallowed
+            kit.open("later").read(session)
+    kit.notes.append(f"the words of a turn are not on the wire as they are; {lost} replies to any request were lost")
+    return lost
 
 
 @registry.clause(
@@ -239,160 +271,3 @@ def crowd(kit: Kit) -> None:
         store.worker.send(Do(store.slot, callers, mode, record=kit.record(store.worker)))
         kit.report(store.worker, Done)
     judge_later(kit, session)
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
-@registry.clause(
-    "disk-full",
-    "On a full disk storing is an error, and what was acknowledged before is there.",
-    incident="A JSON file rewritten in place on a full disk: the old history is cut off, and the new one not written.",
-    needs=["files"],
-)
-def disk_full(kit: Kit) -> None:
-    store, session = session_with_turns(kit, turns=5)
-    largest = max((path.stat().st_size for path in _files(store.place)), default=0)
-    store.limit("fsize", largest + 64 * 1024)
-    padded = [tuple(SentMessage(sent.role, f"{sent.content} {'x' * 4000}") for sent in kit.turn()) for _ in range(30)]
-    outcomes = store.run(*(Step("append", session, (turn,)) for turn in padded), Step("read", session))
-    store.limit("fsize", None)
-    refused = sum(not outcome.ok for outcome in outcomes)
-    kit.notes.append(f"{refused} of {len(outcomes)} calls failed")
-    if not refused:
-        raise Untested(f"{len(padded)} turns of {len(padded[0]) * 4} kB fitted into 64 kB: what it writes is not seen")
-    store.take(Step("append", session, (kit.turn(),)))
-    judge_later(kit, session)
-
-
-@registry.clause(
-    "no-file-handles",
-    "Without file handles left, reading and storing work or are errors; nothing is empty, and nothing is lost.",
-    incident="except OSError: return []. Too many open files, and every conversation begins anew.",
-    needs=["files"],
-)
-def no_file_handles(kit: Kit) -> None:
-    store, session = session_with_turns(kit)
-    store.limit("nofile", 0)
-    steps = (Step("read", session), Step("append", session, (kit.turn(),)), Step("read", session))
-    outcomes = store.run(*steps)
-    for outcome in outcomes:
-        kit.check(
-            not (outcome.ok and outcome.value == []), "without file handles, a session of three turns read as empty"
-        )
-    beside = None
-    try:
-        beside = kit.open("B", beside=store)
-    except JobFailed:
-        pass  # it said so
-    if beside is not None:
-        read = beside.take_unrecorded(Step("read", session))  # there is no handle for a record either
-        kit.check(
-            not (read.ok and read.value == []), "opened without file handles, a session of three turns read as empty"
-        )
-    store.limit("nofile", None)
-    judge_later(kit, session)
-
-
-@registry.clause(
-    "file-locked",
-    "While somebody else holds the write lock, a turn waits or fails; it is not acknowledged and forgotten.",
-    incident="database is locked, caught and ignored: under load every tenth turn is missing.",
-    needs=["files"],
-)
-def file_locked(kit: Kit) -> None:
-    store, session = session_with_turns(kit)
-    databases = [path for path in _files(store.place) if files.is_sqlite(path)]
-    if not databases:
-        raise NotOffered("there is no SQLite file that could be locked")
-    with files.Locks(databases) as locks:
-        outcomes = attempt(
-            kit, store, Step("append", session, (kit.turn(),)), Step("read", session), relieve=locks.release
-        )
-    check_in_time(kit, outcomes, "with the file locked")
-    store.take(Step("read", session))
-    judge_later(kit, session)
-
-
-# --- garbage ---------------------------------------------------------------------------------------------------------
-
-
-@registry.clause(
-    "garbage",
-    "Stored bytes that were overwritten are an error to whoever reads them: no shorter history, no other words.",
-    incident="OpenAI Agents 0.24.0 skips corrupt rows in silence; pickle that fails to load comes back as [].",
-    needs=["processes", "files|corrupt"],
-)
-def garbage(kit: Kit) -> None:
-    if kit.offers("corrupt"):
-        _overwritten(kit, b"")
-        return
-    # The first is no UTF-8, the second is, and ends whatever JSON string it is in.
-    for byte in (b"\xff", b'"'):
-        _overwritten(kit, byte)
-
-
-def readable(kit: Kit, place: Path, session: str) -> list[ReadMessage]:
-    """Read the session in another process before the damage. If that fails, a later error would prove nothing."""
-    before = kit.open("before", at=place)
-    found = before.read(session)
-    before.close()
-    return found
-
-
-def _overwritten(kit: Kit, byte: bytes) -> None:
-    session, marker = kit.session(), "a marker that is overwritten later: 0123456789abcdef"
-    place = kit.place()
-    store = kit.open(at=place)
-    store.append(session, kit.turn())
-    turn = kit.turn()
-    store.append(session, (SentMessage(turn[0].role, marker), *turn[1:]))
-    store.append(session, kit.turn())
-    before = len(readable(kit, place, session))
-    store.close()
-    if kit.offers("corrupt"):
-        kit.ask(kit.worker(), FactoryHook("corrupt", str(place), session, kit.environment.urls), Ready)
-    elif not files.overwrite(_files(place), marker.encode(), byte):
-        raise Untested("the words are not found in the store's files as they are; give the factory a `corrupt`")
-    later = kit.open_or_none("later", at=place)
-    if later is None:
-        return  # it said so
-    read = later.take(Step("read", session))
-    kit.check(
-        not read.ok,
-        f"one of {before} messages was overwritten, and reading gave {len(read.value or ())} messages and no error",
-        session=session,
-    )
-
-
-@registry.clause(
-    "half-a-file",
-    "A file of which the end is missing is an error, never a shorter or an empty history.",
-    incident="A copy that was interrupted, a restore from it: the store opens, and half of the users are new.",
-    needs=["files"],
-)
-def half_a_file(kit: Kit) -> None:
-    session, marker = kit.session(), "a marker in the file that is cut: 0123456789abcdef"
-    store = kit.open()
-    place = store.place
-    for _ in range(40):
-        store.append(session, kit.turn())
-    turn = kit.turn()
-    store.append(session, (SentMessage(turn[0].role, marker), *turn[1:]))
-    whole = readable(kit, place, session)
-    store.close()
-    if not files.cut(_files(place), marker.encode()):
-        raise Untested("the words are not found in the store's files as they are")
-    later = kit.open_or_none("later", at=place)
-    if later is None:
-        return  # it said so
-    read = later.take(Step("read", session))
-    kit.check(
-        not read.ok or read.value == whole,
-        f"half of its file is missing, and reading gave {len(read.value or ())} of {len(whole)} messages and no error",
-        session=session,
-    )
-
-
-def _files(place: Path) -> list[Path]:
-    return sorted(path for path in place.rglob("*") if path.is_file())

@@ -20,6 +20,8 @@ FIRST_CALLS = 60  # a store may open, start and keep this and that for its first
 SESSIONS = 5
 A_JOB = 100  # calls of one job
 ENOUGH_SECONDS = 4.0  # for the calls or faults that are more than those of a quick run
+LARGE, LARGE_TURNS = 30_000, 100  # characters of a message, and turns of them
+OTHERS_EVERY = 8  # appends
 MORE = 12  # handles, connections or threads that may be there in addition: pools grow
 MORE_MEMORY = 8_000_000  # bytes that may be there in addition: Python frees memory late
 MEMORY_OF_A_CALL = 8_000  # bytes that may be there in addition for each call
@@ -43,6 +45,17 @@ def leaks_in_calls(kit: Kit) -> None:
         _call(kit, store, sessions, A_JOB)
         done += A_JOB
     _compare(kit, before, _usage(kit, store), done, "calls")
+    if kit.offers("clear") and kit.offers("processes"):
+        _remember(kit, store, sessions[0])
+        small = _usage(kit, store)
+        _remember(kit, store, sessions[0])
+        large = _usage(kit, store)
+        size_of_all = LARGE_TURNS * LARGE * len(kit.turn())
+        kit.check(
+            large.memory - small.memory <= size_of_all // 2,
+            f"{size(size_of_all)} of turns were stored and cleared again, and the process has "
+            f"{size(large.memory - small.memory)} more of memory",
+        )
     kit.notes.append(f"{done} calls")
 
 
@@ -79,6 +92,25 @@ def leaks_in_faults(kit: Kit) -> None:
     kit.notes.append(f"{faults} calls failed")
 
 
+OTHERS = ("latest", "save_snapshot", "list_snapshots", "trim", "pop", "replace", "delete_message", "undo")
+
+
+def _others(kit: Kit, session: str) -> list[Step]:
+    """List a call of every other operation that is offered."""
+    arguments = {"latest": (2,), "trim": (2 * len(kit.turn()),), "replace": (kit.turn(),), "delete_message": (0,)}
+    return [Step(name, session, arguments.get(name, ())) for name in OTHERS if kit.offers(name)]
+
+
+def _remember(kit: Kit, store: Instance, session: str) -> None:
+    """Store large turns and clear them again: a store that keeps what was cleared in memory grows by megabytes."""
+    for _ in range(LARGE_TURNS // 10):
+        turns = [
+            tuple(SentMessage(sent.role, f"{sent.content} {'x' * LARGE}") for sent in kit.turn()) for _ in range(10)
+        ]
+        steps = [*(Step("append", session, (turn,)) for turn in turns), Step("clear", session)]
+        kit.ask(store.worker, _job(store, steps), Done)
+
+
 def _job(store: Instance, steps: Sequence[Step]) -> Do:
     return Do(store.slot, (CallerSteps(store.name, tuple(steps)),))  # not recorded: a record would grow, too
 
@@ -89,6 +121,8 @@ def _call(kit: Kit, store: Instance, sessions: Sequence[str], calls: int) -> Non
     for number in range(calls // 2):
         session = sessions[number % len(sessions)]
         steps += [Step("append", session, (kit.turn(),)), Step("read", session)]
+        if number % OTHERS_EVERY == 0:
+            steps += _others(kit, session)
     if kit.offers("clear"):
         steps += [Step("clear", session) for session in sessions]
     kit.ask(store.worker, _job(store, steps), Done)

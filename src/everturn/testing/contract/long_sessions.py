@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from everturn.testing.contract.edge import gives_up
-from everturn.testing.kit.clause import ClauseRegistry, Untested
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance, succeeded
 from everturn.testing.races.sweep import LEAST_POINTS, Ended, Race, Sweep, modes, stop_at_every_call
@@ -44,15 +44,30 @@ def turns_of(kit: Kit, length: int) -> list[tuple[SentMessage, ...]]:
     return turns
 
 
-def stored(kit: Kit, store: Instance, turns: Sequence[tuple[SentMessage, ...]]) -> str:
-    """Store the turns in a new session, unrecorded. Returns its name. Raises Untested if that takes too long."""
+def stored(kit: Kit, store: Instance, turns: Sequence[tuple[SentMessage, ...]]) -> str | None:
+    """Store the turns in a new session, unrecorded. Returns its name; None if the store refuses so many loudly.
+
+    Raises Untested if that takes too long, and NotOffered if the shortest length is refused.
+    """
     session, given_up = kit.session(), gives_up(kit)
     for start in range(0, len(turns), _BATCH):
         if time.monotonic() > given_up:
             raise Untested(f"only {start} of {len(turns)} turns could be stored in the time; give a larger --budget")
         steps = tuple(Step("append", session, (turn,)) for turn in turns[start : start + _BATCH])
         job = Do(store.slot, (CallerSteps(store.name, steps),))
-        succeeded(steps, kit.ask(store.worker, job, Done).outcomes[0])
+        outcomes = kit.ask(store.worker, job, Done).outcomes[0]
+        refused = next((number for number, outcome in enumerate(outcomes) if not outcome.ok), None)
+        if refused is not None:
+            taken, length = flat(turns[: start + refused]), len(flat(turns))
+            story = f"a session of {length:,} messages was refused after {len(taken):,}, with {outcomes[refused].fault}"
+            if not taken:
+                succeeded(steps, outcomes)  # it refuses a first turn: no limit of a session
+            later = [turn for turn, one in zip(turns[start + refused :], outcomes[refused:], strict=False) if one.ok]
+            holds(kit, store, session, [taken, *later], story)
+            if length <= PAGES[0]:
+                raise NotOffered(story)
+            kit.notes.append(story)
+            return None
     return session
 
 
@@ -77,6 +92,8 @@ def long_clear(kit: Kit) -> None:
     store = kit.open()
     for length in sizes(kit):
         session = stored(kit, store, turns_of(kit, length))
+        if session is None:
+            break
         store.take_unrecorded(Step("clear", session))
         holds(kit, store, session, [], f"{length:,} messages were cleared")
         turn = kit.turn()
@@ -95,6 +112,8 @@ def long_trim(kit: Kit) -> None:
     for length in sizes(kit):
         turns = turns_of(kit, length)
         session = stored(kit, store, turns)
+        if session is None:
+            break
         for most in (length - len(turns[0]), 3 * len(turns[-1])):
             store.value(Step("trim", session, (most,)))
             found = store.take_unrecorded(Step("read", session))
@@ -122,6 +141,8 @@ def long_snapshot(kit: Kit) -> None:
     for length in sizes(kit):
         turns = turns_of(kit, length)
         session = stored(kit, store, turns)
+        if session is None:
+            break
         snapshot = store.save_snapshot(session)
         store.append(session, kit.turn())
         store.rollback(session, snapshot)
@@ -143,6 +164,8 @@ def long_replace(kit: Kit) -> None:
     for length in sizes(kit):
         turns = turns_of(kit, length)
         session = stored(kit, store, turns)
+        if session is None:
+            break
         messages = flat(turns)
         if kit.offers("pop"):
             taken = store.call("pop", session)
@@ -154,7 +177,10 @@ def long_replace(kit: Kit) -> None:
             holds(kit, store, session, [messages[:-1]], f"the last of {length:,} messages was taken back")
         if kit.offers("replace"):
             others = flat(turns_of(kit, length + 10))
-            store.take_unrecorded(Step("replace", session, (tuple(others),)))
+            replaced = store.take_unrecorded(Step("replace", session, (tuple(others),)))
+            if not replaced.ok:
+                kit.notes.append(f"replacing by {len(others):,} messages was refused with {replaced.fault}")
+                break
             holds(kit, store, session, [others], f"{length:,} messages were replaced by {length + 10:,}")
             store.take_unrecorded(Step("replace", session, (tuple(others[:5]),)))
             holds(kit, store, session, [others[:5]], f"{length + 10:,} messages were replaced by 5")
@@ -171,6 +197,8 @@ def long_latest(kit: Kit) -> None:
     for length in sizes(kit):
         turns = turns_of(kit, length)
         session = stored(kit, store, turns)
+        if session is None:
+            break
         messages = flat(turns)
         for most in (1, length // 2, length - 1, length + 1):
             found = store.call("latest", session, most)

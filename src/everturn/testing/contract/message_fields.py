@@ -13,6 +13,7 @@ from uuid import UUID
 
 from everturn.testing.contract.sequential import TOOL_CALL, session_with_turns
 from everturn.testing.kit.clause import ClauseRegistry, NotOffered
+from everturn.testing.kit.equality import comes_back
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.shapes import ReadMessage, SentMessage
@@ -32,17 +33,6 @@ def stored_or_refused(kit: Kit, store: Instance, session: str, sent: SentMessage
     kit.check(len(read.value) == 1, f"{name} was stored, and {len(read.value)} messages came back", session=session)
     found: ReadMessage = read.value[0]
     return found
-
-
-def equal(one: Any, other: Any) -> bool:
-    """Whether two values are equal, with equal types at every level."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(equal(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return bool(one == other) and (not isinstance(one, float) or repr(one) == repr(other))
 
 
 ODD_CONTENTS: dict[str, Any] = {
@@ -78,7 +68,7 @@ def odd_contents(kit: Kit) -> None:
         refused += found is None
         if found is not None:
             kit.check(
-                equal(found.content, content),
+                comes_back(content, found.content),
                 f"content that is {name} went in as {content!r:.80} and came back as {found.content!r:.80}",
                 session=session,
             )
@@ -116,7 +106,7 @@ def odd_values(kit: Kit) -> None:
             judged += 1
             came_back = found.fields["metadata"]
             kit.check(
-                equal(came_back, {"value": value}),
+                comes_back({"value": value}, came_back),
                 f"{name} went in as {value!r:.80} and came back as {came_back!r:.80}",
                 session=session,
             )

@@ -37,10 +37,11 @@ def take(kit: Kit, store: Instance, *steps: Step) -> tuple[Outcome, ...]:
     return kit.ask(store.worker, job, Done).outcomes[0]
 
 
-def fill(kit: Kit, store: Instance, names: Sequence[str]) -> dict[str, list[tuple[SentMessage, ...]]]:
-    """Store two turns in each session, one after the other. Returns those whose ids were not refused."""
+def fill(kit: Kit, store: Instance, names: Sequence[str], turns: int = 2) -> dict[str, list[tuple[SentMessage, ...]]]:
+    """Store turns in each session, one after the other. Returns those whose ids were not refused."""
+    takes_turns(kit, store)
     written: dict[str, list[tuple[SentMessage, ...]]] = {name: [] for name in names}
-    for _ in range(2):
+    for _ in range(turns):
         fresh = {name: kit.turn() for name in written}
         outcomes = take(kit, store, *(Step("append", name, (turn,)) for name, turn in fresh.items()))
         for (name, turn), outcome in zip(fresh.items(), outcomes, strict=True):
@@ -50,6 +51,13 @@ def fill(kit: Kit, store: Instance, names: Sequence[str]) -> dict[str, list[tupl
                 del written[name]
     kit.notes.append(f"{len(written)} of {len(names)} ids were accepted")
     return written
+
+
+def takes_turns(kit: Kit, store: Instance) -> None:
+    """Store a turn in an ordinary session, and read it. If all odd ids are refused, it is that which is shown."""
+    session, turn = kit.session(), kit.turn()
+    store.append(session, turn)
+    kit.same(store.read(session), [turn], "one turn was stored", session=session)
 
 
 def unharmed(kit: Kit, store: Instance, written: dict[str, list[tuple[SentMessage, ...]]], story: str) -> None:
@@ -98,6 +106,20 @@ def isolation_of_long_ids(kit: Kit) -> None:
 )
 def isolation_of_surrogates(kit: Kit) -> None:
     apart(kit, SURROGATES, "hold half a surrogate pair, or what it is replaced by")
+
+
+@registry.clause(
+    "isolation-of-many",
+    "However many sessions there are, each of them is its own.",
+    incident="A file for each four digits of a hash: with a thousand users, some of them share a conversation.",
+)
+def isolation_of_many(kit: Kit) -> None:
+    store = kit.open()
+    # One object per session may mean a connection for each. Of a thousand hashes of two bytes some are equal.
+    number = 60 if "session_id" in kit.environment.offer.options else 300 if kit.quick else 1_000
+    base = kit.session()
+    written = fill(kit, store, [f"{base}-{index}" for index in range(number)], turns=1)
+    unharmed(kit, store, written, f"{number} sessions have a turn each")
 
 
 @registry.clause(

@@ -71,6 +71,7 @@ def pause_everywhere(kit: Kit, plans: Sequence[Plan], *, points: int, seconds: f
         pauses += filter(None, [_paused_at(kit, plan, n) for n in spread(last, points)])
     for pause in pauses:
         os.kill(pause.paused.worker.pid, signal.SIGSTOP)  # threads that renew a lease stop, too
+    let_an_hour_pass(kit)
     try:
         for pause in pauses:
             pause.other.set_clock(HOUR)
@@ -89,6 +90,15 @@ def pause_everywhere(kit: Kit, plans: Sequence[Plan], *, points: int, seconds: f
         pause.other.append(pause.session, kit.turn())
         pause.other.read(pause.session)
     kit.notes.append(f"{len(pauses)} workers were stopped for an hour; {sum(waited)} others went on meanwhile")
+
+
+def let_an_hour_pass(kit: Kit) -> None:
+    """Let an hour pass for what expires on the server: a lock of ten seconds is gone, whoever holds it.
+
+    Redis alone: PostgreSQL has no values that expire, and its clock cannot be moved.
+    """
+    if "redis_url" in kit.environment.servers:
+        kit.environment.servers["redis_url"].age(HOUR)
 
 
 def _paused_at(kit: Kit, plan: Plan, n: int) -> Pause | None:
@@ -165,6 +175,7 @@ def dead_owner(kit: Kit) -> None:
         session = kit.session()
         reader.append(session, kit.turn())
         _die_in_append(kit, first, session, held)
+        let_an_hour_pass(kit)
         for store, point in ((first, n), (second, m)):
             store.worker.send(store.job(plan(store, session), stop=Stop(point)))
             if store.worker.poll(PATIENCE):
@@ -177,6 +188,7 @@ def dead_owner(kit: Kit) -> None:
 
     session = kit.session()
     _die_in_append(kit, first, session, held)
+    let_an_hour_pass(kit)
     last = kit.ask(first.worker, first.job(plan(first, session), stop=Stop(0)), Done).stops  # of taking over, too
     races = 0
     for n in range(1, min(last, 10) + 1):

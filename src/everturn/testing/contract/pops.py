@@ -40,7 +40,8 @@ def _prepare(kit: Kit, stopped: str, passing: str, before: dict[str, list[str]],
 
 
 def _step(kit: Kit, operation: str, session: str) -> Step:
-    return Step(operation, session, (kit.turn(),) if operation in {"append", "replace"} else ())
+    arguments = {"append": (kit.turn(),), "replace": (kit.turn(),), "delete_message": (0,)}
+    return Step(operation, session, arguments.get(operation, ()))
 
 
 def _judge(kit: Kit, before: dict[str, list[str]], reader: Instance, session: str, ended: list[Ended]) -> None:
@@ -78,6 +79,8 @@ def _after(messages: list[str], steps: Sequence[Step]) -> list[str]:
                 held = [sent.content for sent in step.args[0]]
             case "pop":
                 held = held[:-1]
+            case "delete_message":
+                del held[step.args[0]]
     return held
 
 
@@ -136,13 +139,17 @@ def replace_replace(kit: Kit) -> None:
     weight=2,
 )
 def killed_in_pop(kit: Kit) -> None:
+    _killed_in(kit, "pop")
+
+
+def _killed_in(kit: Kit, operation: str) -> None:
     reader = kit.open("reader")
 
     def killed_at(n: int, session: str) -> bool:
         turns = kit.turns(3)
         reader.values(*(Step("append", session, (turn,)) for turn in turns))
-        store = kit.open("killed", watched=True)
-        store.worker.send(store.job(Step("pop", session), stop=Stop(n, "kill")))
+        store, step = kit.open("killed", watched=True), _step(kit, operation, session)
+        store.worker.send(store.job(step, stop=Stop(n, "kill")))
         try:
             kit.report(store.worker, Done)
             died = False
@@ -150,7 +157,8 @@ def killed_in_pop(kit: Kit) -> None:
             died = True
         before = [sent.content for turn in turns for sent in turn]
         found = [seen.content for seen in reader.read(session)]
-        kit.check(found in (before, before[:-1]), f"killed in a pop of {before}: {found} is left", session=session)
+        allowed = (before, _after(before, [step]))
+        kit.check(found in allowed, f"killed in {step.op} of {before}: {found} is left", session=session)
         return died
 
     points = stop_at_every_call(kit, killed_at)
@@ -175,3 +183,36 @@ def delete_message(kit: Kit) -> None:
     turn = kit.turn()
     store.append(session, turn)
     kit.same(store.read(session), [messages, turn], "one turn was stored after deletions", session=session)
+
+
+@registry.clause(
+    "delete-delete",
+    "Two callers that delete a message by its place at once delete two, one after the other.",
+    incident="The list is read, shortened and stored: of two deletions at once, one message that was deleted stays.",
+    needs=[*SIDE_BY_SIDE, "delete_message"],
+    weight=2,
+)
+def delete_delete(kit: Kit) -> None:
+    _race(kit, "delete_message", "delete_message")
+
+
+@registry.clause(
+    "append-delete",
+    "A message that is deleted by its place while a turn is stored is gone, and the turn is kept.",
+    incident="A deletion that writes back the list without one item: the turn that came in between is gone.",
+    needs=[*SIDE_BY_SIDE, "delete_message"],
+    weight=2,
+)
+def append_delete(kit: Kit) -> None:
+    _race(kit, "append", "delete_message")
+
+
+@registry.clause(
+    "killed-in-delete-message",
+    "A process killed at any driver call of a deletion has deleted that one message or not, and touched nothing else.",
+    incident="A deletion that clears the list and writes back the rest: killed in between, the conversation is gone.",
+    needs=["processes", "delete_message"],
+    weight=2,
+)
+def killed_in_delete_message(kit: Kit) -> None:
+    _killed_in(kit, "delete_message")

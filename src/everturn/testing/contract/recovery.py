@@ -20,6 +20,8 @@ from everturn.testing.workers.messages import CallerSteps, Cancel, Do, Done, Sid
 
 registry = ClauseRegistry("faults", since=2)
 OPERATIONS = ("read", "append", "save_snapshot", "rollback", "trim", "replace", "clear")
+READS = ("latest", "list_snapshots")
+REMOVALS = ("pop", "delete_message", "undo")
 TRIES = 4  # calls after a fault, of which the last must succeed
 CALLERS = 30
 ARRIVAL = 0.02  # seconds in which a late reply reaches a client on the same machine
@@ -51,6 +53,8 @@ def step_of(kit: Kit, store: Instance, operation: str, session: str) -> Step:
             return Step("rollback", session, (store.save_snapshot(session),))
         case "trim":
             return Step("trim", session, (2 * len(kit.turn()),))
+        case "latest":
+            return Step("latest", session, (2,))
         case _:
             return Step(operation, session)
 
@@ -106,6 +110,8 @@ def server_restarted(kit: Kit) -> None:
     with faulty_proxy(kit):
         if option == "redis_url":
             server.command("SAVE")  # it has no other memory of before the restart
+        elif not getattr(server, "is_durable", True):
+            raise NotOffered("the stand-in that runs here keeps its data in memory")
         server.restart()
     found = answers_again(kit, store, Step("read", session), "its server was restarted")
     kit.same(found, turns, "its server was restarted", session=session)
@@ -161,7 +167,7 @@ def cut_in_commit(kit: Kit) -> None:
         step = step_of(kit, store, name, session)
         with faulty_proxy(kit) as proxy:
             before = proxy.swallowed
-            for words in (b"COMMIT", b"commit", b"EXEC"):
+            for words in (b"COMMIT", b"commit", b"EXEC", b"TransactWriteItems"):
                 proxy.swallow_next_reply(matching=words, then="close")
             attempt(kit, store, step, relieve=proxy.cut)
             cuts += proxy.swallowed > before
@@ -242,7 +248,22 @@ def cancelled_calls(kit: Kit) -> None:
         store.read(session)
         return done.stops >= n
 
-    for operation in operations(kit):
+    def cancelled_removal_at(operation: str, n: int, session: str) -> bool:
+        """Cancel what no history knows: the session is not recorded, and only the others are looked at."""
+        for _ in range(3):
+            store.take_unrecorded(Step("append", session, (kit.turn(),)))
+        step = Step(operation, session, (0,) if operation == "delete_message" else ())
+        done = kit.ask(store.worker, Cancel(store.slot, CallerSteps(store.name, (step,)), n), Done)
+        what = f"{step.op} was cancelled at its {n}. await"
+        for _ in range(2):
+            store.take_unrecorded(Step("read", session))  # by turns: replies that are one too late show
+            found = answers_again(kit, store, Step("read", other), what)
+            kit.same(found, theirs, f"{what}, in another session", session=other)
+        return done.stops >= n
+
+    for operation in [*operations(kit), *(name for name in READS if kit.offers(name))]:
         cancelled += stop_at_every_call(kit, partial(cancelled_at, operation), by="awaits")
+    for operation in [name for name in REMOVALS if kit.offers(name)]:
+        cancelled += stop_at_every_call(kit, partial(cancelled_removal_at, operation), by="awaits")
     kit.notes.append(f"cancelled at {cancelled} awaits")
     kit.judge(*NO_LOSS, least=3)

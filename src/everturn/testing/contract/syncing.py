@@ -13,45 +13,63 @@ import msgspec
 
 from everturn.testing.faults.durable_files import DiskState, DurableFiles, restore
 from everturn.testing.faults.system_calls import SystemCallWatch
-from everturn.testing.kit.clause import ClauseRegistry, Untested
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
 from everturn.testing.kit.kit import Kit
 from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Outcome, Step
 
 registry = ClauseRegistry("crash", since=2)
 APPENDS = 5
+NEW = 2  # the number of the append that is the first of another session
 NEEDS = ("files", "system_calls")
 
 
 class WatchedAppends(msgspec.Struct, frozen=True):
-    """Appends of one process whose system calls were watched, and that was killed afterwards. The first was not."""
+    """Appends of one process whose system calls were watched, and that was killed afterwards."""
 
     place: Path
-    session: str
+    first: tuple[SentMessage, ...]  # stored before it was watched
+    sessions: Sequence[str]  # of each append
     turns: Sequence[tuple[SentMessage, ...]]
-    outcomes: Sequence[Outcome]  # of all but the first
+    outcomes: Sequence[Outcome]
     files: DurableFiles
     end: DiskState
     lost: str  # the first file of which a power cut at the end takes something, in words
 
+    def expected(self, session: str, moment: float) -> list[list[str]]:
+        """List what a session may hold after a power cut: what was acknowledged, and perhaps the turn after that."""
+        first = [self.first] if session == self.sessions[0] else []
+        mine = [number for number, name in enumerate(self.sessions) if name == session]
+        done = sum(self.outcomes[number].ended <= moment for number in mine)
+        allowed = []
+        for length in (done, done + 1):
+            turns = [*first, *(self.turns[number] for number in mine[:length])]
+            allowed.append([sent.content for turn in turns for sent in turn])
+        return allowed
+
 
 def watch_appends(kit: Kit) -> WatchedAppends:
-    """Append turns in a process that is watched. Raises Untested if no write of it is seen."""
-    place, session, turns = kit.place(), kit.session(), kit.turns(APPENDS)
+    """Append turns in a process that is watched: to a session that is there, and one to a new session. Raises Untested
+    if no write of it is seen."""
+    place, first, turns = kit.place(), kit.turn(), kit.turns(APPENDS)
+    session, new = kit.session(), kit.session()
+    sessions = [new if number == NEW else session for number in range(APPENDS)]
     store = kit.open("watched", at=place)
-    store.append(session, turns[0])
+    store.append(session, first)
     store.worker.used_up = True
     files = DurableFiles(place)
     with SystemCallWatch(store.worker.pid, files.begun):
-        steps = [Step("append", session, (turn,)) for turn in turns[1:]]
+        steps = [Step("append", name, (turn,)) for name, turn in zip(sessions, turns, strict=True)]
         outcomes = store.run(*steps)
         end, lost = files.cut(), files.lost()
     store.kill()
+    if not files.writes and files.sent:
+        raise NotOffered("it writes no file in the process that calls it, and sends what it stores to another process")
     if not files.writes:
         raise Untested("no write to a file below its directory was seen: it may write by memory maps or io_uring")
     if not all(outcome.ok for outcome in outcomes):
         raise Untested(f"an append failed: {next(one.fault for one in outcomes if not one.ok)}")
-    return WatchedAppends(place, session, turns, outcomes, files, end, lost)
+    return WatchedAppends(place, first, sessions, turns, outcomes, files, end, lost)
 
 
 @registry.clause(
@@ -62,12 +80,12 @@ def watch_appends(kit: Kit) -> WatchedAppends:
 )
 def append_synced(kit: Kit) -> None:
     seen = watch_appends(kit)
-    for outcome in seen.outcomes:
+    for session, outcome in zip(seen.sessions, seen.outcomes, strict=True):
         synced = sum(outcome.began <= moment <= outcome.ended for moment in seen.files.synced)
         kit.check(
             synced,
             f"an append was acknowledged, and nothing was synced between its begin and its end; {seen.lost}",
-            session=seen.session,
+            session=session,
         )
     kit.notes.append(f"{len(seen.files.synced)} syncs in {len(seen.outcomes)} appends")
 
@@ -83,19 +101,21 @@ def power_loss_files(kit: Kit) -> None:
     seen = watch_appends(kit)
     cuts = [seen.end, *_spread(kit, seen.files.states)]
     for number, state in enumerate(cuts):
-        acknowledged = 1 + sum(outcome.ended <= state.at for outcome in seen.outcomes)
+        acknowledged = sum(outcome.ended <= state.at for outcome in seen.outcomes)
         restore(seen.place, state)
         later = kit.open("later", at=seen.place)
-        found = [message.content for message in later.read(seen.session)]
+        for session in dict.fromkeys(seen.sessions):
+            found = [message.content for message in later.read(session)]
+            story = f"the power was cut when {acknowledged} of {len(seen.outcomes)} appends were acknowledged"
+            what = "the first turn of a new session" if session == seen.sessions[NEW] else "the session"
+            reason = f" ({seen.lost})" if seen.lost and not number else ""
+            kit.check(
+                found in seen.expected(session, state.at),
+                f"{story}; of {what} {len(found)} messages are left{reason}",
+                session=session,
+            )
         later.close()
         kit.release(later.worker)
-        states = [
-            [sent.content for turn in seen.turns[:length] for sent in turn]
-            for length in (acknowledged, acknowledged + 1)
-        ]
-        story = f"the power was cut when {acknowledged} turns of {len(seen.turns[0])} were acknowledged"
-        reason = f" ({seen.lost})" if seen.lost and not number else ""
-        kit.check(found in states, f"{story}; {len(found)} messages are left{reason}", session=seen.session)
     kit.notes.append(f"{len(cuts)} power cuts")
 
 

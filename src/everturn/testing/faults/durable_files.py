@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from everturn.testing.faults.system_calls import REMOVES, SYNCS, Ended, SystemCall
+from everturn.testing.faults.system_calls import REMOVES, SENDS, SYNCS, Ended, SystemCall
 
 _DATA_SYNC = 0o10000  # O_DSYNC, which O_SYNC includes
 _SHARED_MEMORY = "-shm"  # of SQLite: no part of its data
@@ -36,6 +36,7 @@ class DurableFiles:
         self._names = self._now()  # by path: the inode that a power cut leaves there
         self._contents = {inode: (place / name).read_bytes() for name, inode in self._names.items()}
         self.writes = 0  # calls that wrote to a file below the directory
+        self.sent = 0  # calls that sent something to another process or machine
         self.synced: list[float] = []  # when a file or directory below it was synced
         self.states: list[DiskState] = []  # just before and just after each of these
 
@@ -43,6 +44,9 @@ class DurableFiles:
         """Follow one system call: `SystemCallWatch` calls it."""
         if call.name in REMOVES:
             return self._removed
+        if call.name in SENDS:
+            self.sent += 1
+            return None
         if call.name in SYNCS - {"fsync", "fdatasync"}:
             return self._all_synced
         place = Path(f"/proc/{call.thread}/fd/{call.file}")

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 _MAGIC = b"SQLite format 3\0"
+_SHARED_MEMORY = "-shm"  # of SQLite: no part of its data
+_DAMAGE = 16  # bytes
+_CLOSE = 8
 _HOLD = """
 import sys
 from everturn.backends.sqlite import page_checksums
@@ -99,3 +102,55 @@ def cut(files: Sequence[Path], words: bytes) -> bool:
             path.write_bytes(content[: len(content) // 2])
             found = True
     return found
+
+
+def contents(files: Iterable[Path]) -> dict[Path, bytes]:
+    """Read files as they are now, to find later what has changed in them."""
+    return {path: path.read_bytes() for path in files}
+
+
+def damage(earlier: dict[Path, bytes], files: Sequence[Path], part: float) -> str:
+    """Overwrite 16 bytes of those that are new since `earlier`, at this part of the longest stretch of them. Returns
+    the file's name; empty if there is none."""
+    settle(files)
+    longest: tuple[int, int, Path] | None = None
+    for path, (start, end) in _changes(earlier, files):
+        if longest is None or end - start > longest[0]:
+            longest = end - start, start, path
+    if longest is None:
+        return ""
+    length, start, path = longest
+    content = bytearray(path.read_bytes())
+    at = start + int(length * part)
+    content[at : at + _DAMAGE] = bytes(byte ^ 0xFF for byte in content[at : at + _DAMAGE])
+    path.write_bytes(content)
+    return path.name
+
+
+def cut_changed(earlier: dict[Path, bytes], files: Sequence[Path]) -> bool:
+    """Cut in half the files that are not as they were earlier. Returns False if there is none."""
+    settle(files)
+    changed = dict.fromkeys(path for path, _ in _changes(earlier, files))
+    for path in changed:
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+    return bool(changed)
+
+
+def _changes(earlier: dict[Path, bytes], files: Sequence[Path]) -> Iterator[tuple[Path, tuple[int, int]]]:
+    """Yield the stretches of bytes that have changed, in each file that holds data. Bytes between two changes that are
+    close count as changed: some happen to be as before."""
+    for path in files:
+        if not path.exists() or path.name.endswith(_SHARED_MEMORY):
+            continue
+        before, after = earlier.get(path, b""), path.read_bytes()
+        start = last = -1
+        for at in range(len(after)):
+            if at < len(before) and before[at] == after[at]:
+                continue
+            if start >= 0 and at - last > _CLOSE:
+                yield path, (start, last + 1)
+                start = at
+            start, last = (at if start < 0 else start), at
+        if start >= 0:
+            yield path, (start, last + 1)

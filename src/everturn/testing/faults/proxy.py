@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
@@ -27,10 +27,11 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True)
 class _Swallow:
-    """A rule: swallow the reply to one request that holds these bytes."""
+    """A rule: swallow the reply to one request that holds these bytes, after so many others that hold them."""
 
     matching: bytes
     then: Afterwards
+    after: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ class FaultProxy:
             proxy.swallow_next_reply(matching=b"RPUSH")
 
     A fault is in force when its method returns. `connections` counts all that were accepted, `open_connections` those
-    there are; `bytes_to_server` and `bytes_to_client` what was forwarded; `swallowed` the replies that were swallowed,
-    `kept` the requests that were kept.
+    there are; `bytes_to_server`, `bytes_to_client` and `requests` what was forwarded; `swallowed` the replies that were
+    swallowed, `kept` the requests that were kept.
     """
 
     def __init__(self, target: str | int, *, tls: ssl.SSLContext | None = None) -> None:
@@ -82,6 +83,7 @@ class FaultProxy:
         self.connections = 0
         self.bytes_to_server = 0
         self.bytes_to_client = 0
+        self.requests = 0
         self.swallowed = 0
         self.kept = 0
         self.port = 0
@@ -140,13 +142,14 @@ class FaultProxy:
         """Hold back each reply for so long; with `math.inf`, until `restore`. Requests pass."""
         self._do(self._set_delay, seconds)
 
-    def swallow_next_reply(self, *, matching: bytes = b"", then: Afterwards = "silence") -> None:
-        """Forward the next request that holds the bytes `matching`, and let no reply to it through.
+    def swallow_next_reply(self, *, matching: bytes = b"", then: Afterwards = "silence", after: int = 0) -> None:
+        """Forward the next request that holds the bytes `matching`, and let no reply to it through; or the one that
+        comes `after` so many of them.
 
         The connection is then silent until the client gives up (later requests still reach the server), or is closed as
         soon as the server has answered. Each call swallows one reply, so two calls swallow two, on two connections.
         """
-        self._do(self._to_swallow.append, _Swallow(matching, then))
+        self._do(self._to_swallow.append, _Swallow(matching, then, after))
 
     def keep_next_request(self, *, matching: bytes = b"") -> None:
         """Keep the next request that holds the bytes `matching`, and all behind it on its connection, until
@@ -270,6 +273,7 @@ class FaultProxy:
                     self.kept += 1
                     await keep.released.wait()
                 self.bytes_to_server += len(request)
+                self.requests += 1
                 link.server.write(request)
                 await link.server.drain()
         finally:
@@ -282,9 +286,13 @@ class FaultProxy:
         """Give the link the first rule that its request matches, also if the network cut the request in two."""
         window = link.tail + request
         if link.swallow is None:
-            link.swallow = next((rule for rule in self._to_swallow if rule.matching in window), None)
-            if link.swallow is not None:
-                self._to_swallow.remove(link.swallow)
+            rule = next((rule for rule in self._to_swallow if rule.matching in window), None)
+            if rule is not None:
+                self._to_swallow.remove(rule)
+                if rule.after:
+                    self._to_swallow.appendleft(replace(rule, after=rule.after - 1))
+                else:
+                    link.swallow = rule
         longest = max((len(rule.matching) for rule in self._to_swallow), default=0)
         link.tail = window[-longest:] if longest else b""
 

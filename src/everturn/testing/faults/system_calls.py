@@ -1,4 +1,4 @@
-"""Watches the system calls of a process from outside by which it writes, syncs and removes files (ptrace, Linux only).
+"""Watches the system calls of a process from outside by which it writes, syncs, removes and sends (ptrace, Linux only).
 
 Every thread and child of the process is watched: Python code, C drivers and extensions alike. Out of reach: memory maps
 that are written without `msync`, io_uring, and processes that the watched one only talks to.
@@ -49,6 +49,9 @@ _NUMBERS: dict[str, dict[int, str]] = {
         26: "msync",
         87: "unlink",
         263: "unlinkat",
+        44: "sendto",
+        46: "sendmsg",
+        307: "sendmmsg",
     },
     "aarch64": {
         64: "write",
@@ -67,15 +70,19 @@ _NUMBERS: dict[str, dict[int, str]] = {
         267: "syncfs",
         227: "msync",
         35: "unlinkat",
+        206: "sendto",
+        211: "sendmsg",
+        269: "sendmmsg",
     },
 }
 _FILE_AT = {"copy_file_range": 2, "splice": 2}
 REMOVES = frozenset({"unlink", "unlinkat"})  # `file` has no meaning for these
+SENDS = frozenset({"sendto", "sendmsg", "sendmmsg"})  # `file` is a socket
 SYNCS = frozenset({"fsync", "fdatasync", "sync", "syncfs", "msync"})
 
 
 class SystemCall(msgspec.Struct, frozen=True):
-    """One call that writes, syncs or removes, at its begin: its thread, and the descriptor of the file."""
+    """One call that writes, syncs, removes or sends, at its begin: its thread, and the descriptor of the file."""
 
     name: str
     thread: int

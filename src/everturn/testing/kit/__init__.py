@@ -9,6 +9,7 @@ shared_store.py     the place and instances that clauses share
 target.py           the store under test, found by name in any process; store_urls.py makes factories of URLs
 answers.py          which operations a target answered or refused during a clause
 call_limits.py      seconds that a call may take before it counts as hanging
+equality.py         whether a value came back: as JSON compares it
 walks.py            random walks over all operations, compared with a model
-scaffold.py         a factory and a CI job for a project to start from
+scaffold.py         files for a project to start from; factory_text.py writes the factory of a store that was named
 """

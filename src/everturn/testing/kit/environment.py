@@ -23,7 +23,7 @@ from everturn.testing.kit.call_limits import LONGEST_CALL, CallLimits
 from everturn.testing.kit.clause import describe_step, is_not_offered
 from everturn.testing.kit.shared_store import SharedPlace
 from everturn.testing.kit.target import Target, TargetError
-from everturn.testing.servers import postgres_server, valkey_cluster, valkey_sentinel, valkey_server
+from everturn.testing.servers import dynamodb_server, postgres_server, valkey_cluster, valkey_sentinel, valkey_server
 from everturn.testing.shapes import SentMessage
 from everturn.testing.shapes.plain import PairShape, SingleShape
 from everturn.testing.workers.controller import ForkServer, JobFailed, StillBusy, WorkerDied, WorkerProcess
@@ -57,8 +57,22 @@ def _postgres() -> Any:
 
 
 _SERVER_GROUPS: dict[str, Any] = {"redis+cluster": _cluster, "redis+sentinel": valkey_sentinel}
-_SERVERS: dict[str, Any] = {"redis_url": valkey_server, "postgres_url": _postgres}
-_WANTED = {"redis": "redis_url", "postgresql": "postgres_url", "postgres": "postgres_url"}  # by a URL's scheme
+_SERVERS: dict[str, Any] = {
+    "redis_url": valkey_server,
+    "postgres_url": _postgres,
+    "dynamodb_endpoint": dynamodb_server,
+}
+_WANTED = {  # by a URL's scheme
+    "redis": "redis_url",
+    "postgresql": "postgres_url",
+    "postgres": "postgres_url",
+    "dynamodb": "dynamodb_endpoint",
+}
+
+
+def _address(server: Any) -> str:
+    """Name where a server listens, as its clients do: a stand-in for DynamoDB has a URL for stores, too."""
+    return str(getattr(server, "endpoint", server.url))
 
 
 def _quick_disk() -> str | None:
@@ -143,7 +157,7 @@ class Environment:
                     continue
                 ahead = self._ahead.pop(option, None)
                 self.servers[option] = server = ahead.result() if ahead else self._stack.enter_context(start())
-                self.proxies[option] = proxy = self._stack.enter_context(FaultProxy(server.url))
+                self.proxies[option] = proxy = self._stack.enter_context(FaultProxy(_address(server)))
                 self.urls[option] = proxy.url
 
     def _probe(self) -> Opened:

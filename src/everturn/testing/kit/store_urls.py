@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 
 def factory(url: str, *, use_server: bool = False) -> Callable[..., Any]:
@@ -83,6 +83,20 @@ def _postgres(url: str) -> Any:
     return server
 
 
+def _dynamodb(url: str) -> Any:
+    import everturn
+
+    known = {"region": "us-east-1", "create": "true"}
+    query = {name: value for name, value in parse_qsl(urlsplit(url).query) if name not in {*known, "endpoint"}}
+
+    def server(where: Path, dynamodb_endpoint: str, ttl: float | None = None, timeout: float | None = None) -> Any:
+        options = urlencode({**query, **known, "endpoint": dynamodb_endpoint})
+        return everturn.open(f"dynamodb://everturn?{options}", **_given(ttl=ttl, timeout=timeout, namespace=where.name))
+
+    server.corrupt = _corrupt_dynamodb  # type: ignore[attr-defined]
+    return server
+
+
 def _in_namespace(url: str) -> Any:
     import everturn
 
@@ -106,6 +120,7 @@ PRIVATE: dict[str, Callable[[str], Any]] = {
     "redis+sentinel": _redis,
     "postgresql": _postgres,
     "postgres": _postgres,
+    "dynamodb": _dynamodb,
 }
 """Schemes for which the kit can start a private backend."""
 
@@ -114,7 +129,7 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-# --- garbage in our own stored form (docs/storage-redis.md, docs/storage-postgres.md) --------------------------------
+# --- garbage in our own stored form (docs/storage-redis.md and its like) ---------------------------------------------
 
 
 def _corrupt_redis(where: Path, session_id: str, *, redis_url: str) -> None:
@@ -140,3 +155,20 @@ def _corrupt_postgres(where: Path, session_id: str, *, postgres_url: str) -> Non
             " (SELECT no FROM everturn.sessions WHERE namespace = %s AND session_id = %s)",
             (where.name, session_id),
         )
+
+
+def _corrupt_dynamodb(where: Path, session_id: str, *, dynamodb_endpoint: str) -> None:
+    """Replace the end of the second turn's line by question marks, in the item that has it."""
+    from everturn.backends.dynamodb.client import TableAddress, driver_of
+    from everturn.backends.dynamodb.stored_form import ENTRIES, HEAD, session_key
+
+    driver = driver_of(TableAddress("everturn", "us-east-1", dynamodb_endpoint))
+    try:
+        bounds = {":pk": {"S": session_key(where.name, session_id)}, ":low": {"S": ENTRIES}, ":high": {"S": HEAD}}
+        asked = "pk = :pk AND sk BETWEEN :low AND :high"
+        found = driver.query(TableName="everturn", KeyConditionExpression=asked, ExpressionAttributeValues=bounds)
+        item = found["Items"][1]  # a turn is an item; the head is the last
+        lines = item["lines"]["S"]
+        driver.put_item(TableName="everturn", Item={**item, "lines": {"S": lines[:-20] + "?" * 20}})
+    finally:
+        driver.close()

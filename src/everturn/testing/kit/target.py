@@ -17,7 +17,7 @@ import msgspec
 from everturn.core.masking import masked_url
 from everturn.testing.kit import store_urls
 
-OPTIONAL = ("session_id", "redis_url", "postgres_url", "ttl", "timeout", "vfs", "summarize")
+OPTIONAL = ("session_id", "redis_url", "postgres_url", "dynamodb_endpoint", "ttl", "timeout", "vfs", "summarize")
 
 
 class TargetError(Exception):
@@ -57,9 +57,11 @@ _HOW_TO_OFFER = {
     "tasks": "awaited methods",
     "twins": "awaited twins beside the blocking methods (`aadd_messages`, ...)",
     "private": "a private directory or server (no --use-server)",
-    "server": "a factory that takes `redis_url` or `postgres_url`: a private server behind a proxy",
+    "server": "a factory that takes `redis_url`, `postgres_url` or `dynamodb_endpoint`: a private server behind a"
+    " proxy",
     "processes|threads|tasks": "callers side by side: processes, threads (`factory.share_threads = True`) or tasks",
     "threads|tasks": "one instance for many callers: `factory.share_threads = True`, or awaited methods",
+    "files|server": "a store in files below `where`, or a factory that takes `redis_url` or `postgres_url`",
     "files": "a store in files below `where`",
     "system_calls": "Linux on x86-64 or ARM, and the right to watch the system calls of the target (ptrace)",
     "corrupt": "`factory.corrupt(where, session_id)`, which damages a stored turn",
@@ -88,7 +90,7 @@ _HOW_TO_OFFER = {
     "undo": "`undo(session_id)`",
     "replace": "`replace(session_id, messages)`",
     "pop": "a method that removes the last message",
-    "delete_message": "`delete_message(key, place)` of a LlamaIndex chat store",
+    "delete_message": "the shape of a LlamaIndex chat store, with `delete_message(key, place)`",
     "latest": "a limit on reading (`limit=`)",
     "lists": "one call that appends several messages",
     "whole_turns": "one call that appends more than one message",
@@ -98,9 +100,9 @@ _HOW_TO_OFFER = {
     "summaries": "`add_summary` and `search_summaries`",
     "checkpoints": "the shape of a LangGraph checkpointer, or of a CheckpointStorage of Agent Framework",
     "subgraphs": "the shape of a LangGraph checkpointer",
-    "hold": "states or numbers that the caller reads and extends: a checkpointer, a SessionRepository of Strands",
+    "hold": "the shape of a checkpointer, or of a SessionRepository of Strands: the caller reads and extends",
     "items": "the shape of a LangGraph BaseStore: `put`, `get`, `search`, `delete`",
-    "pending_writes": "`put_writes` of a LangGraph checkpointer",
+    "pending_writes": "the shape of a LangGraph checkpointer, with `put_writes`",
     "applications": "the shape of a Google ADK session service",
     "state": "the shape of a Google ADK session service",
 }

@@ -84,6 +84,7 @@ class Contract:
         self.histories = histories
         self._quick = quick
         self._seed = secrets.randbelow(10**6) if seed is None else seed
+        self._may_overrun = budget is None
         self._budget = budget if budget is not None else QUICK_SECONDS if quick else DEFAULT_SECONDS
         self._runner: Runner | None = None
         self._refused: str | None = None
@@ -120,6 +121,7 @@ class Contract:
                 known=self.known,
                 histories=self.histories,
                 contract=self.version,
+                may_overrun=self._may_overrun,
             )
         return self._runner
 

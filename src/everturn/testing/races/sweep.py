@@ -107,16 +107,17 @@ class Sweep:
         self._awaits = mode == "tasks" or (mode == "instances" and kit.environment.opened.awaited)
         self._b_name = self._b.name if mode == "processes" else kit.unique_name("B")
 
-    def run(self, prepare: Prepare, after: After) -> None:
+    def run(self, prepare: Prepare, after: After, *, may_fail: bool = False) -> None:
         """Race the calls at every point. `prepare` makes a fresh session for each race; `after` gets the outcomes of
         both calls, and reads the session.
 
-        Ends when the stopped call ends before its n-th point, or when the time is over.
+        Ends when the stopped call ends before its n-th point, or when the time is over. With `may_fail`, the passing
+        call may be refused even alone.
         """
         # Each call once, alone. A store that connects at its first call has then done so, and a replay stops at the
         # same point as the sweep. A call that fails even alone raises here: its error would say nothing about the race.
         self._a.values(*prepare(self.reader).stopped)
-        self._b.values(*prepare(self.reader).passing)
+        (self._b.run if may_fail else self._b.values)(*prepare(self.reader).passing)
         by: Stops = "awaits" if self._awaits else "calls"
         seen = self._sweep(prepare, after, by)
         if self.mode in {"threads", "instances"} and not self._awaits and not seen:

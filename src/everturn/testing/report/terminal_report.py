@@ -23,6 +23,7 @@ STYLES: dict[Status, str] = {
     "not_offered": "dim",
 }
 _NAMED = 3  # if more clauses need something, only their number is shown
+_NEEDS = 12  # the most frequent; the files have all
 _STORIES = 3  # violations of a clause that are shown here; the files have all
 
 
@@ -80,11 +81,13 @@ def _needs(missing: Mapping[str, Sequence[ClauseResult]]) -> Table:
     rows = Table.grid(padding=(0, 2))
     rows.add_column(justify="right", style="dim", no_wrap=True)
     rows.add_column(overflow="fold")
-    for need, clauses in missing.items():
+    for need, clauses in list(missing.items())[:_NEEDS]:
         shown = Text(named(need))
         if len(clauses) <= _NAMED:
             shown.append(f" ({_ids(clauses)})", style="dim")
         rows.add_row(f"{len(clauses)}", shown)
+    if len(missing) > _NEEDS:
+        rows.add_row("", f"... and {len(missing) - _NEEDS} needs more; --json has them")
     return rows
 
 

@@ -70,12 +70,16 @@ def _cause(clause: ClauseResult) -> str | None:
 
 
 def not_offered(report: RunReport) -> dict[str, list[ClauseResult]]:
-    """Group the clauses that were not offered by what they need; the most frequent need first."""
+    """Group the clauses that were not offered by what they need; the most frequent need first.
+
+    Without those that are for stores of another shape: nobody adds a shape to be tested more.
+    """
     found: dict[str, list[ClauseResult]] = {}
     for clause in report.clauses:
         if clause.status == "not_offered":
             for need in clause.detail.removeprefix("not offered: ").removeprefix("needs ").split("; and "):
-                found.setdefault(need, []).append(clause)
+                if not need.startswith("the shape of "):
+                    found.setdefault(need, []).append(clause)
     return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -22,6 +22,12 @@ StandIn: TypeAlias = Literal["dynoxide", "ministack"]
 _VARIABLES: dict[StandIn, str] = {"dynoxide": "EVERTURN_DYNOXIDE", "ministack": "EVERTURN_MINISTACK"}
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "everturn", "AWS_SECRET_ACCESS_KEY": "stand-in"}
 """Credentials that a stand-in takes. Any would do: neither looks at them."""
+
+
+def take_credentials(options: Collection[str]) -> None:
+    """Replace the credentials in this process, if a stand-in is among what it is given: nobody's own are to be sent."""
+    if "dynamodb_endpoint" in options:
+        os.environ |= CREDENTIALS
 
 
 class DynamoDBServer(Server):

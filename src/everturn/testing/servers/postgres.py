@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import zlib
@@ -90,6 +91,16 @@ class PostgresServer(Server):
         lines = (f"{key} = '{_word(value)}'\n" for key, value in settings.items())
         # initdb's own file stays as it is: this one is read after it, and wins.
         self._write("postgresql.auto.conf", "".join(lines))
+
+    def refuse_writes(self, *, refuse: bool) -> None:
+        """Refuse every statement that writes, as a server that has become a standby; or take them again.
+
+        Open connections learn of it a moment later, at the beginning of a transaction.
+        """
+        self._given["default_transaction_read_only"] = refuse
+        self._configure()
+        if self._pid is not None:
+            os.kill(self._pid, signal.SIGHUP)
 
     def _argv(self) -> list[str]:
         return [str(self._binaries / "postgres"), "-D", str(self._data)]

@@ -14,6 +14,17 @@ from everturn.testing.servers.binaries import LOOPBACK, package_directory, progr
 from everturn.testing.servers.server import Server, Setting, Supervisor, wait_until
 from everturn.testing.servers.valkey_command import CommandError, Reply, command
 
+_AGE = """
+local cursor = '0'
+repeat
+    local found = redis.call('SCAN', cursor, 'COUNT', 1000)
+    cursor = found[1]
+    for _, key in ipairs(found[2]) do
+        local left = redis.call('PTTL', key)
+        if left >= 0 then redis.call('PEXPIRE', key, math.max(left - ARGV[1], 0)) end
+    end
+until cursor == '0'
+"""
 # Nothing on disk unless asked for, and a replica is in sync at once instead of after five seconds.
 _DEFAULTS: Mapping[str, Setting] = {"save": "", "appendonly": False, "repl_diskless_sync_delay": 0}
 
@@ -46,6 +57,14 @@ class ValkeyServer(Server):
         """Read a section of INFO, or all of CLUSTER INFO for the section `cluster_info`."""
         text = self.command("CLUSTER", "INFO") if section == "cluster_info" else self.command("INFO", section)
         return dict(line.split(":", 1) for line in str(text).splitlines() if ":" in line)
+
+    def age(self, seconds: float) -> None:
+        """Let every key of database 0 that expires do so this much earlier, as if the time had passed."""
+        self.command("EVAL", _AGE, 0, round(seconds * 1000))
+
+    def refuse_writes(self, *, refuse: bool) -> None:
+        """Refuse every command that writes, as without memory left; or take them again."""
+        self.command("CONFIG", "SET", "maxmemory", 1 if refuse else 0)
 
     def in_sync(self) -> bool:
         """Whether a replica has all data of its master and follows it."""

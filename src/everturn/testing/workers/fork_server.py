@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from everturn.testing.kit.target import Target, TargetError, load, offer_of
+from everturn.testing.servers.dynamodb import take_credentials
 from everturn.testing.workers.worker import Worker
 
 
@@ -33,6 +34,7 @@ def main(descriptor: int) -> None:
     except TargetError as exc:
         pipe.send(("failed", str(exc)))
         return
+    take_credentials(offer.options)
     gc.freeze()  # else each worker's first garbage collection copies, page by page, all that the target imported
     pipe.send(("offer", offer))
     children: set[int] = set()

@@ -37,12 +37,14 @@ def take_in_fresh_process(target: Target, opening: Open, steps: Sequence[Step], 
 def main() -> None:
     """Run in the fresh process: read the job from stdin, write the outcomes to a file."""
     from everturn.testing.kit.target import load, offer_of
+    from everturn.testing.servers.dynamodb import take_credentials
     from everturn.testing.workers.fake_model import FakeModel
     from everturn.testing.workers.instance import LocalInstance, Loop
 
     path, target, opening, steps, answer = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - from our own parent
     sys.path[:0] = [entry for entry in path if entry not in sys.path]
     factory = load(target)
+    take_credentials(opening.options)
     instance = LocalInstance(factory, offer_of(factory), Path(opening.where), opening.options, Loop(), FakeModel())
     outcomes = tuple(map(instance.taken, steps))
     instance.close()

@@ -1,0 +1,30 @@
+"""Visibility: whether an item that is not there is lost, or belongs to a transaction that is not to be seen whole yet.
+
+DynamoDB shows the items of a transaction one by one to `Query` and `GetItem`: a head may be seen before the entries
+that it names. `TransactGetItems` is isolated from transactions: it is refused while one is under way on these items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from everturn.backends.dynamodb.stored_form import HEAD, Head
+from everturn.backends.dynamodb.table import Table, gone, read_head
+
+ITEMS = 99  # in one request, beside the head
+RECENT = 64  # changes: a transaction of one that is older is over
+
+
+async def settle(table: Table, head: Head, deadline: float, *, absent: Iterable[str]) -> None:
+    """Return if a session is as it was seen: with this head, and without some items.
+
+    Else raise a fault that passes, so that the store reads again. An item that is missing after this is lost.
+    """
+    if not head.life:
+        return
+    pk = table.key_of(head.session_id)
+    lacking = [*dict.fromkeys(absent)][:ITEMS]
+    stored, *items = await table.get_together([(pk, HEAD), *((pk, sk) for sk in lacking)], deadline)
+    now = read_head(head.session_id, stored)
+    if now is None or now.head != head or any(items):
+        raise gone(table.client.name)
