@@ -28,6 +28,9 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 180.0  # seconds after which a test gives up; nothing takes a tenth of it, but a busy machine may
 
 
+_STARTING = threading.Lock()
+
+
 @cache
 def _warm_parent() -> WarmParent:
     parent = WarmParent()
@@ -57,7 +60,9 @@ class Child:
             self._code, ended = os.pipe()
             job = Job(what.__module__, what.__name__, tuple(map(str, args)), environment)
             own = [given, said, complained, ended]
-            self.pid = _warm_parent().fork(job, own)
+            with _STARTING:  # by one of several threads
+                parent = _warm_parent()
+            self.pid = parent.fork(job, own)
         for descriptor in own:
             os.close(descriptor)
 

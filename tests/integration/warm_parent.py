@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ class WarmParent:
     """The process that children are forked from, as pytest sees it. Started when the first child is."""
 
     def __init__(self) -> None:
+        self._one = threading.Lock()
         self._line, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -50,9 +52,10 @@ class WarmParent:
     def fork(self, job: Job, descriptors: list[int]) -> int:
         """Fork a child with these as stdin, stdout and stderr; its exit code goes to the last. Returns its id."""
         text = pickle.dumps(job)
-        socket.send_fds(self._line, [len(text).to_bytes(_SIZE, "big")], descriptors)
-        self._line.sendall(text)
-        return int.from_bytes(_received(self._line, _SIZE), "big")
+        with self._one:  # tests start children from several threads
+            socket.send_fds(self._line, [len(text).to_bytes(_SIZE, "big")], descriptors)
+            self._line.sendall(text)
+            return int.from_bytes(_received(self._line, _SIZE), "big")
 
     def close(self) -> None:
         self._line.close()

@@ -6,8 +6,7 @@ after the head, in several requests.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 import msgspec
 
@@ -36,7 +35,6 @@ from everturn.core.codec import digest
 from everturn.core.paths import Jump, Range, Reach, clip, out_of
 from everturn.transfer.session_lines import ChangePart, EffectPart, SnapshotPart
 
-T = TypeVar("T")
 NEAR_ENTRIES = 8  # seqs: two entries that are nearer to each other are read by one query
 _decode_jumps = msgspec.json.Decoder(list[Jump]).decode
 _decode_snapshot = msgspec.json.Decoder(SnapshotPart).decode
@@ -186,12 +184,9 @@ class LogReader:
         if first > last or not self.head.summaries:
             return []
 
-        async def seqs() -> list[int]:
-            items = await self.table.all(self.pk, *_span(self._sk(SUMMARY, "")), self.deadline, only="sk")
-            return [int(sk_of(item).rpartition("/")[2]) for item in items]
-
-        found = await self._all_there(seqs, self.head.summaries, "summaries", or_more=True)
-        return [seq for seq in found if first <= seq <= last]
+        items = await self._counted(SUMMARY, self.head.summaries, "summaries", self._summaries_of, or_more=True)
+        seqs = [int(sk_of(item).rpartition("/")[2]) for item in items]
+        return [seq for seq in seqs if first <= seq <= last]
 
     async def summaries_back(self, first: int, last: int, wanted: int | None = None) -> AsyncIterator[list[int]]:
         """Yield the seqs of the summaries from `first` to `last`, newest first, a page at a time.
@@ -204,26 +199,45 @@ class LogReader:
         async for page in self.table.pages(self.pk, low, high, self.deadline, newest=True, limit=wanted, only="sk"):
             yield [int(sk_of(item).rpartition("/")[2]) for item in page]
 
-    async def _all_there(
-        self, look: Callable[[], Awaitable[Sequence[T]]], wanted: int, called: str, *, or_more: bool = False
-    ) -> Sequence[T]:
-        """Look for items of a kind that the head counts. Raises ValueError if some are lost.
+    def _summaries_of(self, change: ChangePart) -> Iterable[str]:
+        seqs = range(change.first_seq, change.first_seq + change.count)
+        return (self._sk(SUMMARY, number(seq)) for seq in reversed(seqs))
 
-        Those of a transaction may be seen after its head. So if some are missing, look again between two moments at
-        which no transaction was under way, and the head was this one (visibility.py).
+    def _snapshots_of(self, change: ChangePart) -> Iterable[str]:
+        return [self.snapshot_sk(change.snapshot_id)] if change.snapshot_id else []
+
+    def _effects_of(self, change: ChangePart) -> Iterable[str]:
+        return [self.effect_sk(change.label)] if change.kind == "begin_effect" and change.label else []
+
+    async def _counted(
+        self,
+        letter: str,
+        wanted: int,
+        called: str,
+        items_of: Callable[[ChangePart], Iterable[str]],
+        *,
+        or_more: bool = False,
+        only: str | None = None,
+    ) -> list[Item]:
+        """List the items of a kind that the head counts. Raises ValueError if some are lost.
+
+        A fault that passes, if a transaction is to be seen later: one of the latest changes, whose items `items_of`
+        names.
         """
-
-        def is_right(found: Sequence[T]) -> bool:
-            return len(found) == wanted or (or_more and len(found) > wanted)
-
-        found = await look()
-        if not is_right(found):
-            await self._settle()
-            found = await look()
-            await self._settle()
-            if not is_right(found):
-                raise ValueError(f"{len(found)} of {wanted} {called} are there")
-        return found
+        items = await self.table.all(self.pk, *_span(self._sk(letter, "")), self.deadline, only=only)
+        if len(items) == wanted or (or_more and len(items) > wanted):
+            return items
+        there = {sk_of(item) for item in items}
+        latest: list[ChangePart] = []
+        async for latest in self.changes_back(RECENT):  # noqa: B007 - one page of them
+            break
+        names = [name for change in latest for name in items_of(change)]
+        absent = [name for name in names if name not in there]
+        if not latest or latest[0].version != self.head.version:
+            absent.insert(0, self._sk(CHANGES, number(self.head.version)))
+        present = [name for name in names if name in there]
+        await settle(self.table, self.head, self.deadline, absent=absent, present=present)
+        raise ValueError(f"{len(items)} of {wanted} {called} are there")
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -287,26 +301,18 @@ class LogReader:
         if item is None:
             if self.head.snapshots:
                 await self._settle(self.snapshot_sk(snapshot_id))
-                await self._count(SNAPSHOT, self.head.snapshots, "snapshots")
+                await self._counted(SNAPSHOT, self.head.snapshots, "snapshots", self._snapshots_of, only="sk")
             return None
         return _decode_snapshot(opened(item)["snapshot"]["S"]).state
-
-    async def _count(self, letter: str, wanted: int, called: str) -> None:
-        """Raise ValueError if there are not as many items of a kind as the head counts."""
-        span = _span(self._sk(letter, ""))
-        await self._all_there(lambda: self.table.all(self.pk, *span, self.deadline, only="sk"), wanted, called)
 
     async def check_effects(self) -> None:
         """Raise ValueError if an effect is lost: it would begin again."""
         if self.head.effects:
-            await self._count(EFFECT, self.head.effects, "effects")
+            await self._counted(EFFECT, self.head.effects, "effects", self._effects_of, only="sk")
 
     async def snapshots(self) -> list[SnapshotPart]:
         """List the snapshots, in the order they were taken. Raises ValueError if one is lost."""
-        span = _span(self._sk(SNAPSHOT, ""))
-        items = await self._all_there(
-            lambda: self.table.all(self.pk, *span, self.deadline), self.head.snapshots, "snapshots"
-        )
+        items = await self._counted(SNAPSHOT, self.head.snapshots, "snapshots", self._snapshots_of)
         parts = (_decode_snapshot(opened(item)["snapshot"]["S"]) for item in items)
         return sorted(parts, key=lambda part: part.version)
 
@@ -315,10 +321,7 @@ class LogReader:
 
     async def effects(self) -> list[StoredEffect]:
         """List the effects, in the order in which they were begun. Raises ValueError if one is lost."""
-        span = _span(self._sk(EFFECT, ""))
-        items = await self._all_there(
-            lambda: self.table.all(self.pk, *span, self.deadline), self.head.effects, "effects"
-        )
+        items = await self._counted(EFFECT, self.head.effects, "effects", self._effects_of)
         return sorted(map(effect_of, items), key=lambda row: (row.began, row.key))
 
 

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from everturn.backends.dynamodb.stored_form import HEAD, Head
+from everturn.backends.dynamodb.stored_form import HEAD, Head, sk_of
 from everturn.backends.dynamodb.table import Table, gone, read_head
 
-ITEMS = 99  # in one request, beside the head
+ITEMS = 49  # of each kind, in one request
 RECENT = 64  # changes: a transaction of one that is older is over
 
 
-async def settle(table: Table, head: Head, deadline: float, *, absent: Iterable[str]) -> None:
-    """Return if a session is as it was seen: with this head, and without some items.
+async def settle(
+    table: Table, head: Head, deadline: float, *, absent: Iterable[str], present: Iterable[str] = ()
+) -> None:
+    """Return if a session is as it was seen: with this head, without some items and with others.
 
     Else raise a fault that passes, so that the store reads again. An item that is missing after this is lost.
     """
     if not head.life:
         return
     pk = table.key_of(head.session_id)
-    lacking = [*dict.fromkeys(absent)][:ITEMS]
-    stored, *items = await table.get_together([(pk, HEAD), *((pk, sk) for sk in lacking)], deadline)
+    lacking, seen = [*dict.fromkeys(absent)][:ITEMS], [*dict.fromkeys(present)][:ITEMS]
+    stored, *items = await table.get_together([(pk, HEAD), *((pk, sk) for sk in (*lacking, *seen))], deadline)
     now = read_head(head.session_id, stored)
-    if now is None or now.head != head or any(items):
+    if now is None or now.head != head or {sk_of(item) for item in items if item} != {*seen}:
         raise gone(table.client.name)
