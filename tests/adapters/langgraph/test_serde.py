@@ -233,6 +233,32 @@ def test_an_old_checkpoint_gets_the_sends_of_its_parents_tasks(store: MemoryStor
     assert found.checkpoint["channel_versions"]["__pregel_tasks"] == 5
 
 
+def test_an_old_checkpoint_costs_the_same_whatever_came_before_it(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parent is read for the sends, and not the parent of that one."""
+    saver = EverturnSaver(store)
+    backend: Any = store._operations.backend
+    real, reads = backend.read, 0
+
+    def counted(*args: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return real(*args)
+
+    monkeypatch.setattr(backend, "read", counted)
+    config: Any = {"configurable": {"thread_id": "a", "checkpoint_ns": ""}}
+    costs = []
+    for number in range(12):
+        config = saver.put(config, checkpoint(f"{number:02}", v=3), {}, {})
+        reads = 0
+        found = saver.get_tuple(CONFIG)
+        assert found is not None
+        assert found.checkpoint["id"] == f"{number:02}"
+        costs.append(reads)
+    assert costs[2] == costs[-1] < 8
+
+
 @pytest.mark.parametrize("strategy", ["delete", "keep_latest"])
 def test_a_string_is_no_list_of_ids(store: MemoryStore, strategy: str) -> None:
     saver = EverturnSaver(store)
