@@ -175,9 +175,9 @@ class ChangeWriter:
         made = new_state.after(self._table, seen.stored, living, request, plan, now, lives_from)
         await self._write(pk, request, seen, made, place, deadline)
         self.heads.put(pk, made.stored)
-        outcome = _receipt(Status.APPLIED, made.stored.head, made.change)
+        outcome = receipt(Status.APPLIED, made.stored.head, made.change)
         if isinstance(action, BeginEffect | EndEffect) and made.effect is not None:
-            return msgspec.structs.replace(outcome, effect=_held(made.effect, made.stored.head, now))
+            return msgspec.structs.replace(outcome, effect=held_effect(made.effect, made.stored.head, now))
         return outcome
 
     async def _look_up(
@@ -284,7 +284,7 @@ class ChangeWriter:
         """Find the first receipt of this call or key; None if neither is known."""
         if request.retry:
             if living is not None and (found := await _by_call(log, request.call)) is not None:
-                return _receipt(Status.REPLAYED, living, found)
+                return receipt(Status.REPLAYED, living, found)
             erased = await self._table.get(log.pk, RECEIPTS, deadline)
             if erased is not None:
                 for life, change in _decode_receipts(opened(erased)["receipts"]["S"]):
@@ -292,7 +292,7 @@ class ChangeWriter:
                         # The id and the label of a snapshot are no part of the receipts: they come with the retry.
                         named = {name: getattr(request.action, name, None) for name in ("snapshot_id", "label")}
                         told = msgspec.structs.replace(change, **named)
-                        return _receipt(Status.REPLAYED, Head(request.session_id, life), told)
+                        return receipt(Status.REPLAYED, Head(request.session_id, life), told)
         if request.key is None or living is None or not seen.key_item:
             return None
         ranges = path(living.state.head, await log.jumps())
@@ -304,7 +304,7 @@ class ChangeWriter:
             if used.count and not contains(ranges, used.first_seq + used.count - 1):
                 continue
             status = Status.REPLAYED if used.content == request.content else Status.KEY_REUSED
-            return _receipt(status, living, used)
+            return receipt(status, living, used)
         return None
 
     def _answer(self, outcome: ChangeOutcome, seen: Seen) -> ChangeOutcome:
@@ -318,7 +318,7 @@ class ChangeWriter:
         """Add the row of the effect that was to begin or end to the answer."""
         if living is None or not seen.effect_item or not isinstance(action, BeginEffect | EndEffect):
             return outcome
-        return msgspec.structs.replace(outcome, effect=_held(effect_of(seen.effect_item), living, now))
+        return msgspec.structs.replace(outcome, effect=held_effect(effect_of(seen.effect_item), living, now))
 
 
 class _Stale(Exception):
@@ -374,23 +374,17 @@ def _key_write(table: Table, pk: str, made: new_state.Made, key: bytes, before: 
     return table.put(item, "attribute_not_exists(pk)")
 
 
-def _held(row: StoredEffect, head: Head, now: float) -> StoredEffect:
+def held_effect(row: StoredEffect, head: Head, now: float) -> StoredEffect:
     """Say whether the lease is held that the effect was begun under."""
     lease = head.lease
     is_so = row.token > 0 and lease is not None and lease.token == row.token
     return msgspec.structs.replace(row, held=is_so and is_held(lease, head.life, now))
 
 
-held_effect = _held
-
-
-def _receipt(status: Status, head: Head, change: ChangePart) -> ChangeOutcome:
+def receipt(status: Status, head: Head, change: ChangePart) -> ChangeOutcome:
     snapshot = None
     if change.kind == "snapshot" and change.snapshot_id:
         facts = (head.session_id, head.life, change.label, change.version, change.state.messages, change.created_at)
         snapshot = Snapshot(change.snapshot_id, *facts)
     first = change.first_seq if change.count else 0
     return ChangeOutcome(status, head.life, change.version, first, change.count, snapshot)
-
-
-receipt = _receipt
