@@ -46,12 +46,18 @@ def _positive(path: str) -> Callable[[object], float]:
     return read
 
 
+LARGEST_LIMIT = 2**29  # bytes: Redis takes no longer text, and SQLite and PostgreSQL none twice as long
+
+
 def _ttl(value: object) -> float | None:
     return None if value is None else _positive("ttl")(value)
 
 
 def _bytes(value: object) -> int:
-    return math.ceil(_positive("max_message_bytes")(value))
+    size = math.ceil(_positive("max_message_bytes")(value))
+    if size > LARGEST_LIMIT:
+        raise InvalidInput(f"is at most {LARGEST_LIMIT:,}, not {value!r}", path="max_message_bytes")
+    return size
 
 
 COMMON: Mapping[str, Callable[[Any], Any]] = {

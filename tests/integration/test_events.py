@@ -333,8 +333,9 @@ def test_throttling_is_told_and_is_no_lost_connection(told: Told, monkeypatch: p
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", PASSWORD)
     form = answer(200, {"Item": {"pk": {"S": "everturn"}, "sk": {"S": "form"}, "version": {"N": "1"}}})
     nothing = answer(200, {})
-    # Opening reads the form. A change reads the head and writes; it does so again after it was refused.
-    script = (form, nothing, error("ThrottlingException"), nothing, nothing)
+    # Opening reads the form. A change reads the head and writes. After it was refused it reads the head, makes sure
+    # that none was lost by a look for its name, and writes.
+    script = (form, nothing, error("ThrottlingException"), nothing, nothing, nothing)
     with (
         scripted(*script) as server,
         everturn.open(f"dynamodb://everturn?region=us-east-1&endpoint=http://{server.address}", timeout=20) as store,

@@ -228,6 +228,7 @@ def test_an_unknown_option_is_refused_with_those_there_are(option: str) -> None:
         ("timeout", float("inf")),
         ("max_message_bytes", -5),
         ("max_message_bytes", "big"),
+        ("max_message_bytes", 2**29 + 1),
         ("synchronous", "SOMETIMES"),
     ],
 )

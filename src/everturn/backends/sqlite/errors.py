@@ -21,7 +21,6 @@ _ADVICE: dict[type[apsw.Error], str] = {
     apsw.IOError: "the disk reported an error; check the disk and the limits on file size and open files",
     apsw.CorruptError: "the file is damaged; keep it, and restore a backup",
     apsw.NoMemError: "there is not enough memory",
-    apsw.TooBigError: "the value is larger than SQLite can hold",
 }
 
 BAD_CHECKSUM = "of the file does not match its checksum"  # of "a page", as in _DAMAGED, or of "page 7"
@@ -64,7 +63,7 @@ def translation(exc: BaseException, name: str, outcome: Outcome = "not_written")
     if isinstance(exc, apsw.NotADBError):
         error: Exception = InvalidInput("is not a SQLite database (or is encrypted); choose another path", path=name)
     elif page_checksums.is_damage(exc):
-        advice = _ADVICE[apsw.CorruptError] if isinstance(exc, apsw.CorruptError) else _DAMAGED
+        advice = _DAMAGED if isinstance(exc, apsw.IOError) else _ADVICE[apsw.CorruptError]
         error = DamagedFile(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
     elif isinstance(exc, apsw.SQLError) and str(exc).startswith("no such "):
         error = DamagedFile(f"{name}: {_OTHER_SCHEMA} (SQLite: {exc})", outcome=outcome)

@@ -18,6 +18,26 @@ UPDATE everturn.sessions n
    SET effects = (SELECT count(*) FROM everturn.effects e WHERE e.session = n.no), seal = NULL
  WHERE EXISTS (SELECT FROM everturn.effects e WHERE e.session = n.no) AND everturn.is_whole_v1(n);
 
+-- End a session that is to be erased, as before. One that was put together from what is left of it has no count of effects.
+CREATE OR REPLACE FUNCTION everturn.end_erased_v1(s everturn.sessions, p_at double precision) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM everturn.sessions n WHERE n.no = s.no;
+    DELETE FROM everturn.names k WHERE k.namespace = s.namespace AND k.session_id = s.session_id AND k.no = s.no;
+    s.ended := true;
+    s.life := '-';
+    s.version := 9223372036854775807;
+    s.last_seq := 9223372036854775807;
+    s.effects := coalesce(s.effects, 0);
+    s.changed_at := p_at;
+    s.changed_in := everturn.step_v1(p_at);
+    s.expires_at := p_at + 60;
+    s.expires_in := everturn.step_v1(p_at + 60);
+    s.seal := everturn.session_seal_v1(s);
+    s.tally := everturn.tally_v1(s.version, s.last_seq, s.head, s.messages, s.bytes, s.changed_at, s.expires_at) % 1099511627689;
+    INSERT INTO everturn.sessions OVERRIDING SYSTEM VALUE VALUES (s.*);
+END
+$$;
+
 -- Raise if a session has not as many effects as it should. By one statement: all that it sees is of one moment.
 CREATE FUNCTION everturn.check_effects_v4(p_session bigint) RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
