@@ -10,7 +10,7 @@ WORKERS ?= 3
 # of make quick
 QUICK   ?= tests/unit tests/store tests/kit/test_history_kinds.py tests/kit/test_history_stories.py
 # of make deep: the tests that EVERTURN_DEEP=1 makes longer, and how many walks each state machine takes
-WALKED  ?= tests/model tests/kit/test_history_oracle.py tests/kit/test_history_simulated.py tests/crash/test_file_fuzz.py
+WALKED  ?= tests/model tests/unit/test_trimming.py tests/kit/test_history_oracle.py tests/kit/test_history_simulated.py tests/crash/test_file_fuzz.py
 WALKS   ?= 100
 # of make matrix: the Pythons to try, and what to run on each
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14 python3.15

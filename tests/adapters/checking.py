@@ -47,10 +47,9 @@ importlib.import_module({module!r})
 
 
 ALL_CLAUSES = frozenset(clause.id for clause in CLAUSES)
-# Kills, faults, clocks, long sessions and most races test the store below an adapter more than the adapter; a plain
-# process imports the framework once more. `make deep` has them for every adapter, `make test` for LangGraph's.
-RACES = {"append-append", "append-read", "append-clear", "append-pop", "append-replace", "pop-pop", "delete-message"}
-RACES |= {"processes-lose-nothing", "tasks-lose-nothing", "whole-turns", "sees-later-writes", "open-together"}
+# Kills, faults, clocks, long sessions and races at every point test the store below an adapter more than the adapter;
+# a plain process imports the framework once more. `make deep` has them for every adapter, `make test` for LangGraph's.
+RACES = {"processes-lose-nothing", "tasks-lose-nothing", "whole-turns", "sees-later-writes", "delete-message"}
 LONG = {"long-history", "large-turn", "long-clear", "long-trim", "long-snapshot", "long-replace", "long-latest"}
 LONG |= {"long-read", "killed-in-long-change", "plain-process", "sequences"}
 MAIN_CLAUSES = (

@@ -79,7 +79,12 @@ def project(folder: Path, package: str) -> Path:
 
 def test_the_ways_to_run_the_contract(tmp_path: Path) -> None:
     quick, whole, items, init = lines("docs/contract.md", "console")
-    commands = [quick, f"{whole} --layers sequential,persistence", f"{items} -k 'order or another-process'", init]
+    commands = [
+        f"{quick} --layers persistence",
+        f"{whole} --layers sequential,persistence",
+        f"{items} -k 'order or another-process'",
+        init,
+    ]
     ends_with([0, 0, 0, 0], commands, project(tmp_path, "myapp"))
 
 

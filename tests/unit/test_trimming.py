@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -14,7 +15,8 @@ from everturn import ChatMessage, InvalidInput
 from everturn.core.trimming import Header, TrimCut, TrimPlanner, counted, plan_trim
 from everturn.model import MESSAGE
 
-settings.register_profile("trimming", max_examples=800, derandomize=True, deadline=None, database=None)
+EXAMPLES = 800 if os.environ.get("EVERTURN_DEEP") == "1" else 250
+settings.register_profile("trimming", max_examples=EXAMPLES, derandomize=True, deadline=None, database=None)
 many = settings(settings.get_profile("trimming"))
 IDS = ("c1", "c2", "c3")
 
