@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ class Broken:
     def changed(self, session_id: str, change: Callable[[Any], Any]) -> Any:
         path = self.where / f"{session_id.encode().hex()}.json"
         document = json.loads(path.read_text()) if path.exists() else {"messages": [], "snapshots": {}}
+        time.sleep(0.002)  # a disk that is mounted over a network
         result = change(document)
         fresh = path.with_suffix(f".{uuid.uuid4().hex}")
         fresh.write_text(json.dumps(document))
