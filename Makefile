@@ -44,7 +44,7 @@ help:
 	@echo "While you work:"
 	@echo "  make try        see it at work: six processes, a kill -9, a rollback; a naive store beside ours"
 	@echo "  make quick      run the tests that need no server (under 2 minutes)"
-	@echo "  make test       run all tests (under 8 minutes; make test ARGS='-k rollback -x' runs some)"
+	@echo "  make test       run all tests (13 minutes; make test ARGS='-k rollback -x' runs some)"
 	@echo "  make lint       check style and types: ruff, mypy --strict"
 	@echo
 	@echo "Now and then:"
