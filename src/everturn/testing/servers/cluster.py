@@ -106,6 +106,9 @@ class ValkeyCluster(ServerGroup):
                 yield f"{node} still sees a dead master"
             if any(node_id not in view or not view[node_id].is_settled for node_id in answering):
                 yield f"{node} does not see every node"
+            # A master that lost its slots while it was paused is no replica yet in the view of some.
+            if any(not (seen.slots or seen.master_id) for seen in view.values() if seen.node_id in answering):
+                yield f"{node} sees a node without slots that follows no master"
             if online_replicas(node) != len(following):
                 yield f"{node} has replicas that are not online"
             if view[node.node_id].master_id and not node.in_sync():
