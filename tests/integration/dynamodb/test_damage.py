@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -166,7 +167,8 @@ def spoilt(chance: random.Random, value: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def damaged(servers: Servers) -> Iterator[Damaged]:
-    damaged = Damaged(servers, servers.dynamodb.url_of("everturn-damage"))
+    # A worker of pytest may make it again, if it is given tests of other modules in between.
+    damaged = Damaged(servers, servers.dynamodb.url_of(f"everturn-{uuid4().hex}"))
     yield damaged
     damaged.store.close()
 
