@@ -77,7 +77,7 @@ def test_a_statement_is_cancelled_when_its_callers_time_is_up(
     face: str, read: str, url: str, beside: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing else ends it: the limits that the server keeps to by itself are far."""
-    monkeypatch.setattr("everturn.backends.postgres.backend._lock_timeout", lambda _: 60_000)
+    monkeypatch.setattr("everturn.backends.postgres.backend.lock_timeout", lambda _: 60_000)
     own = f"{url}&options=-c%20statement_timeout%3D60000"
     assert isinstance(in_time(face, own, 0.5, READS[read]), MemoryStoreBackendError)
     wait_until(lambda: not works(beside), "the server has ended what nobody waits for")

@@ -180,7 +180,7 @@ def test_an_attempt_that_waited_for_a_lock_beyond_its_callers_time_is_not_applie
     face: str, call: str, server: PostgresServer, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if nothing else ends its wait: its caller is dead, and can cancel nothing."""
-    monkeypatch.setattr("everturn.backends.postgres.backend._lock_timeout", lambda _: 60_000)
+    monkeypatch.setattr("everturn.backends.postgres.backend.lock_timeout", lambda _: 60_000)
     monkeypatch.setattr(timed_connections, "abandon", lambda pgconn: pgconn.finish())
     url = f"{server.url}?schema={schema}"
     with (

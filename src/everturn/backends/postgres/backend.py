@@ -46,7 +46,7 @@ from everturn.backends.postgres import (
 )
 from everturn.backends.postgres.arrays import numbers
 from everturn.backends.postgres.executor import Executor, Rows, SqlCall
-from everturn.backends.postgres.timed_connections import LONGEST
+from everturn.backends.postgres.timed_connections import lock_timeout
 from everturn.core.codec import EntryRow
 from everturn.errors import CorruptEntry, MemoryStoreBackendError
 from everturn.health_report import Health
@@ -201,7 +201,7 @@ class PostgresBackend:
         self, changes: Sequence[ChangeRequest], windows: Sequence[change_wire.RequestWindow], patience: float
     ) -> SqlCall:
         ends = numbers(window.not_after for window in windows)
-        limits = (_lock_timeout(patience), windows[0].issued, ends, self._now())  # issued: the earliest of all
+        limits = (lock_timeout(patience), windows[0].issued, ends, self._now())  # issued: the earliest of all
         parameters = (self._namespace, *change_wire.encode(changes, windows), *limits)
         return SqlCall(self._sql["change"], parameters, writes=True, prepares=True)
 
@@ -221,7 +221,7 @@ class PostgresBackend:
 
     async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:
         issued, not_after, sent = await self._first_window(deadline)
-        limits = (_lock_timeout(deadline - sent), issued, not_after, self._now())
+        limits = (lock_timeout(deadline - sent), issued, not_after, self._now())
         asked = (request.session_id, request.action, request.holder, request.token, request.seconds)
         rows = await self._ask("lease", (self._namespace, *asked, *limits), deadline, writes=True)
         ((status, token, until, left, told),) = rows
@@ -248,7 +248,7 @@ class PostgresBackend:
         copy = fork_session.ForkProgress(request, time.monotonic(), deadline)
         while True:
             window = await self._first_window(deadline)
-            limits = (_lock_timeout(deadline - window.sent), self._now())
+            limits = (lock_timeout(deadline - window.sent), self._now())
             parameters = (self._namespace, *copy.parameters(window), *limits)
             (row,) = await self._ask("fork", parameters, deadline, writes=True)
             if copy.is_settled(row, window.sent, time.monotonic()):
@@ -314,7 +314,7 @@ class PostgresBackend:
 
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
         issued, not_after, sent = await self._first_window(deadline)
-        limits = (_lock_timeout(deadline - sent), issued, not_after, self._now())
+        limits = (lock_timeout(deadline - sent), issued, not_after, self._now())
         parameters = (self._namespace, *transfer.restore_parameters(arrival), *limits)
         rows = await self._ask("restore", parameters, deadline, writes=True)
         self._learn(rows[0][-1], sent)
@@ -324,7 +324,7 @@ class PostgresBackend:
 
     async def erase(self, session_id: str, life: str | None, deadline: float, *, version: int | None = None) -> Erasure:
         issued, not_after, sent = await self._first_window(deadline)
-        limits = (STEP, _lock_timeout(deadline - sent), issued, not_after, self._now())
+        limits = (STEP, lock_timeout(deadline - sent), issued, not_after, self._now())
         named = (self._namespace, session_id)
         if version is None:
             (row,) = await self._ask("erase", (*named, life, *limits), deadline, writes=True)
@@ -368,7 +368,7 @@ class PostgresBackend:
                 return Compaction(0, 0, 0)
             later.rounds += 0 if plan is None else plan.rounds
             plan = later
-        limits = (compaction.STEP, _lock_timeout(deadline - time.monotonic()), self._now())
+        limits = (compaction.STEP, lock_timeout(deadline - time.monotonic()), self._now())
         parameters = (self._namespace, session_id, plan.no, plan.next_step(), *limits)
         (row,) = await self._ask("compact", parameters, deadline, writes=True)
         done = plan.made(row)
@@ -378,7 +378,7 @@ class PostgresBackend:
 
     async def _drop_undo(self, session_id: str, deadline: float) -> None:
         issued, not_after, sent = await self._first_window(deadline)
-        limits = (_lock_timeout(deadline - sent), issued, not_after, self._now())
+        limits = (lock_timeout(deadline - sent), issued, not_after, self._now())
         ((told,),) = await self._ask("drop_undo", (self._namespace, session_id, *limits), deadline, writes=True)
         self._learn(told, sent)
 
@@ -396,8 +396,3 @@ class PostgresBackend:
         if not self._closed:
             self._closed = True
             await self._executor.close()
-
-
-def _lock_timeout(seconds: float) -> int:
-    """Milliseconds that a lock may be waited for, so that the server says so before the caller's time is up."""
-    return max(1, int(min(seconds, LONGEST) * 900))

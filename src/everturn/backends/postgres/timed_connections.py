@@ -209,3 +209,8 @@ class ServerLimits:
         self._seconds = max(self._seconds, seconds * 1.1 + 0.1)  # the caller's own time is up first
         connection.limit = self._seconds
         return f"{int(self._seconds * 1000)}ms"
+
+
+def lock_timeout(seconds: float) -> int:
+    """Milliseconds that a lock may be waited for, so that the server says so before the caller's time is up."""
+    return max(1, int(min(seconds, LONGEST) * 900))

@@ -19,7 +19,7 @@ from everturn.testing.kit.target import TargetError
 from everturn.testing.shapes import SHAPES, Shape, shape_of
 
 Home: TypeAlias = Literal["files", "redis", "postgres", "memory"]
-"""What a store keeps its sessions in: files (SQLite among them), a server, or the memory of its process."""
+"""Storage of the store that was named: files (SQLite among them), a server, or the memory of its process."""
 
 HOMES: tuple[Home, ...] = get_args(Home)
 FILL_IN = "FILL IN"
