@@ -417,6 +417,12 @@ CREATE TYPE everturn.listed_v4 AS (
 );
 
 ALTER TABLE everturn.sessions ADD COLUMN effects bigint NOT NULL DEFAULT 0;
+-- Version 5: turns that name a lease are tried without a look, too.
+
+-- Token of the lease as its holder last named it; NULL once it was released, or where none was named. Whoever takes or releases the lease
+-- writes here: so a turn that waits for this row meanwhile sees that its own token is no longer there.
+-- Beside the row in `leases`, which says until when it holds, and not instead of it: seals do not cover this column.
+ALTER TABLE everturn.sessions ADD COLUMN lease bigint;
 
 -- Times, and what follows from them.
 
@@ -1424,6 +1430,13 @@ CREATE OR REPLACE FUNCTION everturn.in_force_v3(l everturn.leases, p_life text, 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN coalesce((l).life IN ('', p_life) AND (l).until > p_at AND (l).until <= p_at + 86460, false);
 
+-- Whether this lease is in force, as it was written, and the one with this token and holder (NULL or '': whoever holds it).
+CREATE OR REPLACE FUNCTION everturn.is_named_v5(
+    l everturn.leases, p_life text, p_token bigint, p_holder text, p_at double precision
+) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN (l).token = p_token AND coalesce(nullif(p_holder, ''), (l).holder) = (l).holder AND everturn.in_force_v3(l, p_life, p_at)
+       AND (l).seal = everturn.lease_seal_v3((l).namespace, (l).session_id, (l).life, (l).token, (l).holder, (l).until);
+
 -- The lease of a session. Raises if it is not as it was written.
 CREATE OR REPLACE FUNCTION everturn.lease_of_v3(p_namespace text, p_session_id text) RETURNS everturn.leases LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -1448,9 +1461,8 @@ BEGIN
     IF s.no IS NULL THEN
         PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = r.session_id FOR SHARE;
     END IF;
-    l := everturn.lease_of_v3(p_namespace, r.session_id);
-    RETURN everturn.in_force_v3(l, coalesce(s.life, ''), p_at) AND l.token = r.lease_token
-           AND l.holder = coalesce(r.lease_holder, l.holder);
+    l := everturn.lease_of_v3(p_namespace, r.session_id);  -- raises, if it is damaged
+    RETURN coalesce(everturn.is_named_v5(l, coalesce(s.life, ''), r.lease_token, r.lease_holder, p_at), false);
 END
 $$;
 
@@ -1492,6 +1504,9 @@ BEGIN
             l.until := CASE p_action WHEN 'renew' THEN at + p_seconds ELSE 0 END;
         END IF;
         l.seal := everturn.lease_seal_v3(p_namespace, p_session_id, l.life, l.token, p_holder, l.until);
+        -- From here on no turn is written that names another lease, or one that was released: also none that waits for this row.
+        UPDATE everturn.sessions n SET lease = CASE WHEN l.until > 0 THEN l.token END
+         WHERE n.no = s.no AND n.lease IS DISTINCT FROM CASE WHEN l.until > 0 THEN l.token END;
         IF l.namespace IS NOT NULL THEN
             UPDATE everturn.leases k SET life = l.life, token = l.token, holder = p_holder, until = l.until, seal = l.seal
              WHERE k.namespace = p_namespace AND k.session_id = p_session_id;
@@ -1931,7 +1946,8 @@ BEGIN
            SET version = t.version + 1, last_seq = p.head, head = p.head, messages = p.messages, bytes = t.bytes + p_size,
                changed_at = at, expires_at = at + t.ttl,
                changed_in = everturn.step_v1(at), expires_in = everturn.step_v1(at + t.ttl),
-               tally = everturn.grown_v1(t.tally, r.entries, p_size, t.changed_at, at, t.expires_at, at + t.ttl)
+               tally = everturn.grown_v1(t.tally, r.entries, p_size, t.changed_at, at, t.expires_at, at + t.ttl),
+               lease = coalesce(r.lease_token, t.lease)
          WHERE t.no = s.no;
     ELSE
         PERFORM everturn.write_state_v2(s, r, p, first, p_size, at, now_);
@@ -1992,27 +2008,36 @@ $$;
 -- Apply changes, each all or nothing, and commit them together. The sessions are named in byte order: so two calls never wait
 -- for each other in a ring. `p_calls`, `p_counts` (of entries), `p_sizes` (bytes of their bodies) and `p_not_after` have an element
 -- for each change; `p_bodies` and `p_checksums` have one for each entry, in order. `p_rest` has a JSON object for each change:
--- request_v1 without these, empty for a turn of messages that has neither a key nor an expectation. NULL: all are such turns.
+-- request_v1 without these. NULL: all are turns of messages without a key, and may name what they expect and a lease in `p_versions`,
+-- `p_lives`, `p_tokens` and `p_holders`, an element for each change, where NULL or an empty text is none (NULL: none of them does).
 -- No lock is waited for longer than `p_patience` milliseconds. An error (there is none by design) undoes them all.
-CREATE OR REPLACE FUNCTION everturn.change_v2(
+CREATE OR REPLACE FUNCTION everturn.change_v5(
     p_namespace text, p_session_ids text[], p_calls bytea[], p_ttl double precision, p_counts bigint[], p_sizes bigint[],
-    p_bodies text[], p_checksums bigint[], p_rest json, p_patience integer, p_issued double precision,
-    p_not_after double precision[], p_now double precision
+    p_bodies text[], p_checksums bigint[], p_versions bigint[], p_lives text[], p_tokens bigint[], p_holders text[], p_rest json,
+    p_patience integer, p_issued double precision, p_not_after double precision[], p_now double precision
 ) RETURNS SETOF everturn.outcome_v1 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    waits text   := set_config('lock_timeout', p_patience::text, true);  -- PERFORM would make a query of it
-    taken bigint := 0;  -- bodies of the changes before this one
-    at    double precision;
-    s     record;
-    grown boolean;
-    r     everturn.request_v1;
-    turns everturn.turn_v1[] := '{}';  -- whose session is updated, and whose rows are still to be written
+    waits  text   := set_config('lock_timeout', p_patience::text, true);  -- PERFORM would make a query of it
+    taken  bigint := 0;  -- bodies of the changes before this one
+    at     double precision;
+    leased text;  -- the life that a lease is of, if it is in force and the one that is named
+    s      record;
+    grown  boolean;
+    r      everturn.request_v1;
+    turns  everturn.turn_v1[] := '{}';  -- whose session is updated, and whose rows are still to be written
 BEGIN
     FOR i IN 1 .. cardinality(p_session_ids) LOOP
         grown := false;
         IF p_rest IS NULL THEN
-            -- Without a look: where these conditions hold, no earlier attempt was made, and nothing forbids the turn.
+            -- Without a look: where these conditions hold, no earlier attempt was made, and nothing forbids the turn. All that a
+            -- change could alter meanwhile is in the session's row, which is looked at again if its lock was waited for. (The row of the
+            -- lease is not: whoever takes or releases it writes `t.lease`. A key would have to be looked for in other rows.)
             at := everturn.now_v1(p_now);
+            IF p_tokens[i] IS NOT NULL THEN
+                leased := (SELECT l.life FROM everturn.leases l
+                            WHERE l.namespace = p_namespace AND l.session_id = p_session_ids[i]
+                              AND everturn.is_named_v5(l, l.life, p_tokens[i], p_holders[i], at));
+            END IF;
             UPDATE everturn.sessions t
                SET version = t.version + 1, last_seq = t.last_seq + p_counts[i], head = t.last_seq + p_counts[i],
                    messages = t.messages + p_counts[i], bytes = t.bytes + p_sizes[i], changed_at = at, expires_at = at + t.ttl,
@@ -2021,6 +2046,8 @@ BEGIN
              WHERE t.namespace = p_namespace AND t.session_id = p_session_ids[i] AND NOT t.ended AND t.head = t.last_seq
                AND t.changed_at < p_issued AND (t.fence IS NULL OR t.fence <= p_issued) AND p_issued <= at
                AND at <= p_not_after[i] AND NOT everturn.is_over_v1(t.expires_at, at)
+               AND (p_versions[i] IS NULL OR t.version = p_versions[i]) AND (p_lives[i] <> '' AND t.life <> p_lives[i]) IS NOT TRUE
+               AND (p_tokens[i] IS NULL OR t.lease = p_tokens[i] AND t.life = leased)
             RETURNING (t.no, t.version, t.head - p_counts[i] + 1, p_counts[i], t.head, t.cleared, t.floor, t.messages, at, t.kept,
                        p_calls[i], taken)::everturn.turn_v1 AS turn, t.life, t.version, t.head - p_counts[i] + 1 AS first,
                       everturn.now_v1(p_now) AS told INTO s;
@@ -2034,9 +2061,9 @@ BEGIN
             RETURN NEXT ('applied', s.life, s.version, s.first, p_counts[i], 0, NULL, NULL, NULL, NULL, s.told)
                         ::everturn.outcome_v1;
         ELSE
-            r := (p_session_ids[i], 'append', p_calls[i], p_ttl, NULL, NULL, NULL, NULL, NULL, p_issued, p_not_after[i],
-                  p_counts[i], NULL, NULL, p_counts[i], NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                  NULL, NULL, NULL);
+            r := (p_session_ids[i], 'append', p_calls[i], p_ttl, NULL, NULL, p_versions[i], nullif(p_lives[i], ''), NULL,
+                  p_issued, p_not_after[i], p_counts[i], NULL, NULL, p_counts[i], NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, p_tokens[i], nullif(p_holders[i], ''), NULL, NULL, NULL, NULL, NULL);
             IF p_rest IS NOT NULL THEN
                 r := json_populate_record(r, p_rest -> (i - 1));
             END IF;
@@ -2061,6 +2088,19 @@ BEGIN
                    'append', w.call, NULL, NULL, NULL, NULL)
           FROM unnest(turns) AS w;
     END IF;
+END
+$$;
+
+-- The same for workers of version 4 that are still open. For those, `p_rest` says what a turn expects and which lease it names.
+CREATE OR REPLACE FUNCTION everturn.change_v2(
+    p_namespace text, p_session_ids text[], p_calls bytea[], p_ttl double precision, p_counts bigint[], p_sizes bigint[],
+    p_bodies text[], p_checksums bigint[], p_rest json, p_patience integer, p_issued double precision,
+    p_not_after double precision[], p_now double precision
+) RETURNS SETOF everturn.outcome_v1 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    RETURN QUERY SELECT * FROM everturn.change_v5(
+        p_namespace, p_session_ids, p_calls, p_ttl, p_counts, p_sizes, p_bodies, p_checksums, NULL, NULL, NULL, NULL, p_rest,
+        p_patience, p_issued, p_not_after, p_now);
 END
 $$;
 

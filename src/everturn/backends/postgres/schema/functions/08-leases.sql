@@ -13,6 +13,13 @@ CREATE OR REPLACE FUNCTION everturn.in_force_v3(l everturn.leases, p_life text, 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN coalesce((l).life IN ('', p_life) AND (l).until > p_at AND (l).until <= p_at + 86460, false);
 
+-- Whether this lease is in force, as it was written, and the one with this token and holder (NULL or '': whoever holds it).
+CREATE OR REPLACE FUNCTION everturn.is_named_v5(
+    l everturn.leases, p_life text, p_token bigint, p_holder text, p_at double precision
+) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN (l).token = p_token AND coalesce(nullif(p_holder, ''), (l).holder) = (l).holder AND everturn.in_force_v3(l, p_life, p_at)
+       AND (l).seal = everturn.lease_seal_v3((l).namespace, (l).session_id, (l).life, (l).token, (l).holder, (l).until);
+
 -- The lease of a session. Raises if it is not as it was written.
 CREATE OR REPLACE FUNCTION everturn.lease_of_v3(p_namespace text, p_session_id text) RETURNS everturn.leases LANGUAGE plpgsql AS $$
 DECLARE
@@ -37,9 +44,8 @@ BEGIN
     IF s.no IS NULL THEN
         PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = r.session_id FOR SHARE;
     END IF;
-    l := everturn.lease_of_v3(p_namespace, r.session_id);
-    RETURN everturn.in_force_v3(l, coalesce(s.life, ''), p_at) AND l.token = r.lease_token
-           AND l.holder = coalesce(r.lease_holder, l.holder);
+    l := everturn.lease_of_v3(p_namespace, r.session_id);  -- raises, if it is damaged
+    RETURN coalesce(everturn.is_named_v5(l, coalesce(s.life, ''), r.lease_token, r.lease_holder, p_at), false);
 END
 $$;
 
@@ -81,6 +87,9 @@ BEGIN
             l.until := CASE p_action WHEN 'renew' THEN at + p_seconds ELSE 0 END;
         END IF;
         l.seal := everturn.lease_seal_v3(p_namespace, p_session_id, l.life, l.token, p_holder, l.until);
+        -- From here on no turn is written that names another lease, or one that was released: also none that waits for this row.
+        UPDATE everturn.sessions n SET lease = CASE WHEN l.until > 0 THEN l.token END
+         WHERE n.no = s.no AND n.lease IS DISTINCT FROM CASE WHEN l.until > 0 THEN l.token END;
         IF l.namespace IS NOT NULL THEN
             UPDATE everturn.leases k SET life = l.life, token = l.token, holder = p_holder, until = l.until, seal = l.seal
              WHERE k.namespace = p_namespace AND k.session_id = p_session_id;
