@@ -179,7 +179,9 @@ def _conditions(requests: Sequence[ChangeRequest]) -> tuple[str | None, Texts | 
     leases = [request.lease for request in requests]
     is_led = leases.count(None) < len(leases)
     return (
-        None if versions.count(None) == len(versions) else numbers("NULL" if number is None else number for number in versions),
+        None
+        if versions.count(None) == len(versions)
+        else numbers("NULL" if number is None else number for number in versions),
         None if lives.count(None) == len(lives) else Texts([(life or "").encode() for life in lives]),
         numbers("NULL" if lease is None else lease.token for lease in leases) if is_led else None,
         Texts([(lease.holder if lease else "").encode() for lease in leases]) if is_led else None,
@@ -193,8 +195,8 @@ def size_of(request: ChangeRequest) -> int:
 
 
 def _is_plain(request: ChangeRequest) -> bool:
-    """Whether a change has nothing but its arrays: a turn of messages without a key. (An expected life of '' is that of a
-    session which is not there yet.)"""
+    """Whether a change has nothing but its arrays: a turn of messages without a key. (A session that is expected
+    not to be there has the life ''.)"""
     action = request.action
     return (
         type(action) is Append
