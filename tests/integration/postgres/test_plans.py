@@ -47,8 +47,8 @@ def loaded(server: Any) -> Any:
                 store.add_messages("edited", [ChatMessage("user", str(number))])
             connection.execute(
                 f"DO $$ BEGIN FOR n IN 100000..{100_000 + SESSIONS} LOOP"
-                " PERFORM everturn.change_v2('', ARRAY['s' || n], ARRAY[sha256(n::text::bytea)], NULL, '{1}', '{33}',"
-                ' ARRAY[\'{"role":"user","content":"hello"}\'], \'{1}\', NULL, 1000,'
+                " PERFORM everturn.change_v5('', ARRAY['s' || n], ARRAY[sha256(n::text::bytea)], NULL, '{1}', '{33}',"
+                ' ARRAY[\'{"role":"user","content":"hello"}\'], \'{1}\', NULL, NULL, NULL, NULL, NULL, 1000,'
                 " extract(epoch FROM clock_timestamp()), '{1e12}', NULL); END LOOP; END $$"
             )
         yield connection
