@@ -17,6 +17,7 @@ from everturn.backends.postgres import schema as versions
 from everturn.backends.postgres import statements
 from everturn.backends.postgres.connections import TimedPool
 from everturn.backends.postgres.executor import BlockingExecutor
+from everturn.core import codec
 from everturn.testing.servers import PostgresServer
 from tests.migrations.postgres_rows import current_script, expectations, golden, put_rows, scripts
 
@@ -183,14 +184,15 @@ def test_workers_of_the_version_before_go_on_while_others_are_new(
 def test_a_worker_of_the_version_before_writes_what_a_new_one_reads(
     url: str, schema: str, beside: psycopg.Connection[Any]
 ) -> None:
+    draft = codec.encode(ChatMessage("user", "old"), "message", 1000)
     append = f"""
-        SELECT status, version FROM {schema}.change_v2('', ARRAY['a'], ARRAY[sha256('1')], NULL, '{{1}}', '{{33}}',
-            ARRAY['{{"role":"user","content":"old"}}'], '{{3064532836}}', NULL, 1000,
-            extract(epoch FROM clock_timestamp())::double precision, '{{1e12}}', NULL)
+        SELECT status, version FROM {schema}.change_v2('', ARRAY['a'], ARRAY[sha256('1')], NULL, '{{1}}', ARRAY[%s::int8],
+            ARRAY[%s], ARRAY[%s::int8], NULL, 1000, extract(epoch FROM clock_timestamp())::double precision, '{{1e12}}', NULL)
     """
+    turn = (len(draft.body), draft.body.decode(), draft.checksum)
     with everturn.open(url) as store:
         store.add_messages("a", [ChatMessage("user", "new")])
-        assert beside.execute(append).fetchall() == [("applied", 2)]  # type: ignore[call-overload]
+        assert beside.execute(append, turn).fetchall() == [("applied", 2)]  # type: ignore[call-overload]
         store.add_messages("a", [ChatMessage("user", "new again")])
         assert [message.content for message in store.get_history("a")] == ["new", "old", "new again"]
         assert store.verify().ok
