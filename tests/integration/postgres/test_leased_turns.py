@@ -104,3 +104,23 @@ def test_a_turn_with_a_lease_or_a_version_needs_no_look(url: str, schema: str, b
             store.add_messages("a", turn("7"), lease=lease)
     # The first turn, which began the session, and the one that was refused.
     assert beside.execute(looks).fetchall() == [(2,)]  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("edit", ["NULL", "999", "1"])
+def test_the_token_in_the_sessions_row_alone_lets_nobody_write_and_stops_nobody(
+    store: Any, schema: str, clock: Clock, beside: psycopg.Connection[Any], edit: str
+) -> None:
+    store.add_messages("a", turn("1"))
+    clock.now += 0.1
+    gone = store.lease("a")
+    gone.release()
+    held = store.lease("a")
+    assert (gone.token, held.token) == (1, 2)
+    beside.execute(f"UPDATE {schema}.sessions SET lease = {edit}")  # type: ignore[call-overload]
+    with pytest.raises(LeaseLost):
+        store.add_messages("a", turn("2"), lease=gone)
+    store.add_messages("a", turn("3"), lease=held)
+    assert [message.content for message in store.get_history("a", limit=2)] == [
+        message.content for message in turn("3")
+    ]
+    assert store.verify().ok
