@@ -46,6 +46,17 @@ def until_it_waits(change: Future[Any], beside: psycopg.Connection[Any]) -> None
         time.sleep(0.01)
 
 
+def until_alone(beside: psycopg.Connection[Any]) -> None:
+    """Wait until no other connection is left: each tells what it counted when it ends."""
+    query = """
+        SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+    """
+    deadline = time.monotonic() + 30
+    while beside.execute(query).fetchall() != [(0,)]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("is_known", [False, True], ids=["first", "later"])
 @pytest.mark.parametrize("what", ["take", "release"])
 def test_a_turn_that_waits_while_its_lease_goes_is_refused(
@@ -102,6 +113,7 @@ def test_a_turn_with_a_lease_or_a_version_needs_no_look(url: str, schema: str, b
         receipt = store.add_messages("a", turn("6"), expected_version=receipt.version)
         with pytest.raises(LeaseLost):
             store.add_messages("a", turn("7"), lease=lease)
+    until_alone(beside)
     # The first turn, which began the session, and the one that was refused.
     assert beside.execute(looks).fetchall() == [(2,)]  # type: ignore[call-overload]
 

@@ -186,8 +186,9 @@ def test_a_worker_of_the_version_before_writes_what_a_new_one_reads(
 ) -> None:
     draft = codec.encode(ChatMessage("user", "old"), "message", 1000)
     append = f"""
-        SELECT status, version FROM {schema}.change_v2('', ARRAY['a'], ARRAY[sha256('1')], NULL, '{{1}}', ARRAY[%s::int8],
-            ARRAY[%s], ARRAY[%s::int8], NULL, 1000, extract(epoch FROM clock_timestamp())::double precision, '{{1e12}}', NULL)
+        SELECT status, version FROM {schema}.change_v2(
+            '', ARRAY['a'], ARRAY[sha256('1')], NULL, '{{1}}', ARRAY[%s::int8], ARRAY[%s], ARRAY[%s::int8], NULL, 1000,
+            extract(epoch FROM clock_timestamp())::double precision, '{{1e12}}', NULL)
     """
     turn = (len(draft.body), draft.body.decode(), draft.checksum)
     with everturn.open(url) as store:
