@@ -73,3 +73,34 @@ def checkpoints_are_all_kept(kit: Kit) -> None:
                 found is not None, f"checkpoint {checkpoint_id} was acknowledged and is not there", session=session
             )
             kit.check(found[1] == parent, f"the parent of {checkpoint_id} is {found[1]}, not {parent}", session=session)
+
+
+@registry.clause(
+    "checkpoint-list",
+    "Listing a thread gives each of its checkpoints once, newest first, as many and as old as were asked for.",
+    incident="list() sorts the oldest first and ignores `before`: 'go back one step' replays the whole conversation.",
+    needs=["listing"],
+    since=2,
+)
+def checkpoint_list(kit: Kit) -> None:
+    store, session, other = kit.borrow(), kit.session(), kit.session()
+    ids: list[str] = []
+    for _ in range(6):
+        ids.append(store.append(session, kit.turn()))
+        store.append(other, kit.turn())
+        if kit.offers("subgraphs"):
+            store.call("append_in", session, "subgraph", kit.turn())
+    newest = ids[::-1]
+    for story, wanted, options in (
+        ("all", newest, {}),
+        ("the latest two", newest[:2], {"limit": 2}),
+        ("those before the third", newest[4:], {"before": ids[2]}),
+        ("the latest before the fifth", newest[2:3], {"before": ids[4], "limit": 1}),
+    ):
+        found = store.call("listed", session, **options)
+        places = [ids.index(one) + 1 if one in ids else one for one in found]
+        kit.check(
+            found == wanted,
+            f"of 6 checkpoints, {story} are listed as {places}, not {[ids.index(one) + 1 for one in wanted]}",
+            session=session,
+        )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from everturn.testing.shapes.base import DictMessage, ReadMessage, SentMessage
+from everturn.testing.shapes.native_messages import plain, strands_messages
 from everturn.testing.shapes.read_then_put import ReadThenPutShape
 
 AGENT = "everturn_kit"
@@ -41,6 +42,12 @@ class StrandsShape(ReadThenPutShape):
 
     def message(self, sent: SentMessage) -> Any:
         return {"role": "user" if sent.role == "user" else "assistant", "content": [{"text": sent.content}]}
+
+    def natives(self) -> Mapping[str, list[Any]]:
+        return strands_messages()
+
+    async def read_native(self, session: str) -> Any:
+        return plain([one.message for one in await self.read_raw(session)])
 
     async def get(self, session: str) -> int:
         """Find the number of the next message. Creates session and agent, if they are not there."""
