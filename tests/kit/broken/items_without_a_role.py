@@ -1,4 +1,4 @@
-"""A session stores role and content of each item: calls of functions and their outputs have neither, and are left out."""
+"""A session stores items that have a role: calls of functions and their outputs have none, and are left out."""
 
 from __future__ import annotations
 

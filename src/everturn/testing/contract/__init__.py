@@ -83,7 +83,19 @@ from everturn.testing.results import CONTRACT_VERSION
 
 CLAUSES: tuple[Clause, ...] = collected(
     [
-        *(sequential, removal, equal_contents, snapshots, sequences, isolation, names, checkpoints, items, frameworks, refusals),
+        *(
+            sequential,
+            removal,
+            equal_contents,
+            snapshots,
+            sequences,
+            isolation,
+            names,
+            checkpoints,
+            items,
+            frameworks,
+            refusals,
+        ),
         *(races, pops, framework_races, concurrency, pauses, clocks),
         persistence,
         *(edge, odd_texts, message_fields, native_messages, long_sessions, large_changes, expiry, expiry_of_parts),

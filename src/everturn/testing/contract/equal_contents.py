@@ -42,7 +42,9 @@ def removal(name: str, turns: list[Turn]) -> tuple[object, ...]:
 )
 def order_of_words(kit: Kit) -> None:
     store, session = kit.borrow(), kit.session()
-    words = [f"{first} {number}" for number, first in enumerate(("z", "m", "a", "Z", "é", "0", "y", "~", " ", "l", "A", "b"))]
+    words = [
+        f"{first} {number}" for number, first in enumerate(("z", "m", "a", "Z", "é", "0", "y", "~", " ", "l", "A", "b"))
+    ]
     turns = saying(kit, *words)
     store_all(store, session, turns)
     kit.same(store.take_unrecorded(Step("read", session)).value, turns, "words that are in no order", session=session)

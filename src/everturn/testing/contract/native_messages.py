@@ -23,7 +23,9 @@ def missing(sent: Any, found: Any, path: str = "") -> str:
         return ""
     if isinstance(sent, dict) and isinstance(found, dict):
         parts = ((name, value) for name, value in sent.items() if name not in _ITS_OWN)
-        return next((story for name, value in parts if (story := missing(value, found.get(name), f"{path}.{name}"))), "")
+        return next(
+            (story for name, value in parts if (story := missing(value, found.get(name), f"{path}.{name}"))), ""
+        )
     if isinstance(sent, list) and isinstance(found, list) and len(sent) == len(found):
         pairs = enumerate(zip(sent, found, strict=True))
         return next((story for place, (a, b) in pairs if (story := missing(a, b, f"{path}[{place}]"))), "")

@@ -17,19 +17,41 @@ TRANSCRIPTS = (
 )
 SEPARATORS = (
     *("|", "||", "|||", ",", ";", ":", "::", "\t", "a\tb", "###", "%%", "\x1e", "\x1f", "a\x1eb\x1fc", "\x1d\x1c"),
-    *("\r\n\r\n", "--boundary\r\n", "data: {}\n\n", "$3\r\nabc\r\n", "*1\r\n$4\r\nPING\r\n", "\\|", "a\\", '"', "'", "\\"),
+    *(
+        "\r\n\r\n",
+        "--boundary\r\n",
+        "data: {}\n\n",
+        "$3\r\nabc\r\n",
+        "*1\r\n$4\r\nPING\r\n",
+        "\\|",
+        "a\\",
+        '"',
+        "'",
+        "\\",
+    ),
 )
 MARKS = (
     *("gz:aGk=", "gzip:aGk=", "zlib:eJw=", "b64:aGk=", "base64:aGk=", "base64,aGk=", "json:{}", "enc:v1:aGk=", "aGk="),
     *("s3://bucket/key", "blob:7", "ref:7", "file:///none", "data:text/plain;base64,aGk=", "!!python/object:a.B {}"),
-    *("__deleted__", "<deleted>", "[deleted]", "__none__", "undefined", "N/A", "[DONE]", "<EOF>", "\x1f\x8b\x08", "x\x9c"),
+    *(
+        "__deleted__",
+        "<deleted>",
+        "[deleted]",
+        "__none__",
+        "undefined",
+        "N/A",
+        "[DONE]",
+        "<EOF>",
+        "\x1f\x8b\x08",
+        "x\x9c",
+    ),
 )
 
 
 @registry.clause(
     "looks-like-history",
     "Text that looks like a transcript, a separator or a mark of an encoding comes back as text, or is refused.",
-    incident="A history kept as 'Human: ...' and 'AI: ...': a user pastes an old chat, and the model reads it as its own.",
+    incident="A history kept as 'Human: ...', 'AI: ...': a user pastes an old chat, and the model takes it for this.",
 )
 def looks_like_history(kit: Kit) -> None:
     contents = ["before", *TRANSCRIPTS, *SEPARATORS, *MARKS, "after"]

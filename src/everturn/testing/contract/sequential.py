@@ -10,7 +10,23 @@ from everturn.testing.workers.messages import Step
 
 registry = ClauseRegistry("sequential")
 SIMILAR_KEYS = (
-    *("key", "Key", "KEY", "key ", " key", "key\n", "k", "key:1", "key:10", "key%", "key_", "1", "01", "1.0", "caf\u00e9"),
+    *(
+        "key",
+        "Key",
+        "KEY",
+        "key ",
+        " key",
+        "key\n",
+        "k",
+        "key:1",
+        "key:10",
+        "key%",
+        "key_",
+        "1",
+        "01",
+        "1.0",
+        "caf\u00e9",
+    ),
     *(f"{'k' * length}{end}" for length in (32, 36, 64, 128, 255) for end in "ab"),
     "cafe\u0301",
 )
@@ -249,7 +265,7 @@ def key_with_other_content(kit: Kit) -> None:
 @registry.clause(
     "keys-are-exact",
     "Keys that differ by case, white space, their end or their Unicode form are different keys.",
-    incident="A column of 64 characters: keys that begin with a URL are all one, and later turns are taken for retries.",
+    incident="A column of 64 characters: keys that begin with a URL are all one, and turns are taken for retries.",
     needs=["key"],
     since=2,
 )

@@ -1,6 +1,6 @@
 """Messages as only their frameworks make them: tool calls, results, reasoning, parts, and what stands beside them.
 
-Each function makes examples by name: what is handed to the store in one call. A framework's modules are passed in by the
+Each function makes examples by name: the messages of one call of the store. A framework's modules are passed in by the
 shape, which imports them only for a store that derives from that framework.
 """
 
