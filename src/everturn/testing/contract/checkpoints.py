@@ -104,3 +104,28 @@ def checkpoint_list(kit: Kit) -> None:
             f"of 6 checkpoints, {story} are listed as {places}, not {[ids.index(one) + 1 for one in wanted]}",
             session=session,
         )
+
+
+@registry.clause(
+    "checkpoint-of-another-thread",
+    "A checkpoint can be had in its own thread and namespace alone, and not by its id in another.",
+    incident="WHERE checkpoint_id = ?: a link with another customer's id opens that customer's conversation.",
+    needs=["subgraphs"],
+    since=2,
+)
+def checkpoint_of_another_thread(kit: Kit) -> None:
+    store, session, other = kit.borrow(), kit.session(), kit.session()
+    turns = kit.turns(2)
+    for turn in turns:
+        theirs = store.append(session, turn)
+    inner = store.call("append_in", session, "subgraph", kit.turn())
+    store.append(other, kit.turn())
+    for thread, checkpoint_id, what in (
+        (other, theirs, "a checkpoint of another thread"),
+        (session, inner, "a checkpoint of a subgraph"),
+    ):
+        outcome = store.take(Step("checkpoint", thread, (checkpoint_id,)))  # an error says that it is not there, too
+        kit.check(not outcome.ok or outcome.value is None, f"{what} was returned by its id", session=thread)
+    found = store.call("checkpoint", session, theirs)
+    kit.check(found is not None, f"checkpoint {theirs} cannot be retrieved in its own thread", session=session)
+    kit.same(found[0], turns, "a checkpoint was looked for by its id", session=session)

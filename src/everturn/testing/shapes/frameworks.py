@@ -181,8 +181,8 @@ class AdkShape(Shape):
     of: ClassVar[dict[str, str]] = {"app_name": "everturn_kit", "user_id": "kit"}
 
     def more(self) -> set[str]:
-        scopes = self.framework("google.adk.sessions") is not None
-        return {"applications", "state", "state_scopes"} if scopes else {"applications", "state"}
+        found = {"applications", "state"} | ({"latest"} if self._latest() else set())
+        return found | ({"state_scopes"} if self.framework("google.adk.sessions") is not None else set())
 
     @classmethod
     def fits(cls, example: Any) -> bool:
@@ -204,11 +204,15 @@ class AdkShape(Shape):
         service = await self._source(None)
         return service, await await_if_needed(service.get_session(session_id=session, **self.of, **options))
 
-    def _latest(self) -> dict[str, Any]:
+    def _latest(self, most: int = _LATEST) -> dict[str, Any]:
         sessions = self.framework("google.adk.sessions.base_session_service")
         if sessions is None or not self._takes("get_session", "config"):
             return {}
-        return {"config": sessions.GetSessionConfig(num_recent_events=_LATEST)}
+        return {"config": sessions.GetSessionConfig(num_recent_events=most)}
+
+    async def latest(self, session: str, most: int) -> list[ReadMessage]:
+        _, found = await self._session(session, **self._latest(most))
+        return [] if found is None else [_heard(event) for event in found.events]
 
     async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         service, found = await self._session(session, **self._latest())
