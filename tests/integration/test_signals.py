@@ -20,7 +20,8 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStore, MemoryStoreBackendError
-from everturn.store.retries import RetryingSender, Settings
+from everturn.store.options import Settings
+from everturn.store.retries import RetryingSender
 from tests.integration.children import locked, run
 
 ROUNDS = 150

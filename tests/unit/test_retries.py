@@ -8,7 +8,8 @@ import pytest
 
 from everturn import MemoryStoreBackendError
 from everturn.backend import drive
-from everturn.store.retries import RetryingSender, Settings
+from everturn.store.options import Settings
+from everturn.store.retries import RetryingSender
 
 
 class Runtime:

@@ -13,8 +13,8 @@ from rich.text import Text
 from everturn.cli.arguments import JSON, opened, session_in
 from everturn.cli.output import clean, console, print_json
 from everturn.errors import InvalidInput, Unsupported
-from everturn.held_lease import HeldLease
 from everturn.model import Effect
+from everturn.model.held_lease import HeldLease
 from everturn.store.sync import MemoryStore
 from everturn.ui.descriptions import effect_in_words
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from everturn.backend import Backend
 from everturn.errors import InvalidInput
-from everturn.health_report import Health
-from everturn.held_lease import HeldLease
 from everturn.model import (
     JSON,
     Change,
@@ -37,12 +35,15 @@ from everturn.model import (
     Turn,
     VerifyReport,
 )
+from everturn.model.health import Health
+from everturn.model.held_lease import HeldLease
 from everturn.store.effects import Result
 from everturn.store.fold import Embed, Summarize
 from everturn.store.lease_holder import LeaseHolder
 from everturn.store.leases import AsyncLease
 from everturn.store.observed import observed
-from everturn.store.operations import Operations, Settings
+from everturn.store.operations import Operations
+from everturn.store.options import Settings
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from everturn.backend import LONGEST_LEASE, LeaseOutcome, LeaseReading, LeaseRequest, Status
 from everturn.core.leases import told_by
 from everturn.errors import InvalidInput, LeaseHeld, LeaseLost, MemoryStoreError, Unsupported
-from everturn.held_lease import HeldLease
+from everturn.model.held_lease import HeldLease
 from everturn.store.arguments import checked_id
 from everturn.store.lease_holder import LeaseHolder, lease_lost
 from everturn.store.observed import observed, run_observed

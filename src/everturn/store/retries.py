@@ -8,47 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from everturn import events
 from everturn.backend import Backend, ChangeOutcome
 from everturn.errors import MemoryStoreBackendError
+from everturn.store.options import Settings
+from everturn.store.runtime import Runtime
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.25
 operation: ContextVar[str] = ContextVar("operation", default="")  # the method that is under way, for events
-ANSWER_TIME = 0.1  # of the time-out: left for the answer to the latest attempt at a request that was refused each time
-
-
-class Settings(msgspec.Struct, frozen=True):
-    """The options every store has, whatever its backend."""
-
-    ttl: float | None = None
-    timeout: float = 5.0
-    max_message_bytes: int = 16 * 2**20
-    place: str = ""  # the URL without its password, for events
-
-
-class Runtime(Protocol):
-    """Differences between a blocking and an asynchronous store: its clock, its sleep, and where it computes."""
-
-    @property
-    def awaits(self) -> bool:
-        """Whether a caller's coroutine can be waited for."""
-
-    def clock(self) -> float:
-        """Tell the time, as time.monotonic does."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait, by blocking the thread or by leaving it to the event loop."""
-
-    async def offload(self, think: Callable[[], T]) -> T:
-        """Run a long computation where it holds up no event loop."""
-
-    async def answer(self, awaitable: Awaitable[T]) -> T:
-        """Wait for a caller's coroutine. Raises InvalidInput in a blocking store, which has no event loop."""
+ANSWER_TIME = 0.1  # the last part of the time-out, in which a request that was refused each time is not sent again
 
 
 class RetryingSender:

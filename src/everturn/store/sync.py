@@ -15,8 +15,6 @@ from typing import Literal, Self, TypeVar
 
 from everturn.backend import Backend
 from everturn.errors import InvalidInput
-from everturn.health_report import Health
-from everturn.held_lease import HeldLease
 from everturn.model import (
     JSON,
     Change,
@@ -39,12 +37,15 @@ from everturn.model import (
     Turn,
     VerifyReport,
 )
+from everturn.model.health import Health
+from everturn.model.held_lease import HeldLease
 from everturn.store.effects import Result
 from everturn.store.fold import Embed, Summarize
 from everturn.store.lease_holder import LeaseHolder
 from everturn.store.leases import Lease
 from everturn.store.observed import run_observed
-from everturn.store.operations import Operations, Settings
+from everturn.store.operations import Operations
+from everturn.store.options import Settings
 
 T = TypeVar("T")
 

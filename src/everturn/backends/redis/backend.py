@@ -45,8 +45,8 @@ from everturn.backends.redis.session_state import retry_across_lives
 from everturn.backends.redis.stored_form import MICROSECONDS
 from everturn.backends.redis.transport.blocking_pool import Transport
 from everturn.core.codec import EntryRow
-from everturn.health_report import Health
 from everturn.model import Change, Compaction, Page, Problem
+from everturn.model.health import Health
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
 

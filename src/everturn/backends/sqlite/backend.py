@@ -55,8 +55,8 @@ from everturn.backends.sqlite.group_commit import GroupCommit
 from everturn.core.codec import EntryRow
 from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import CorruptEntry, MemoryStoreBackendError, MemoryStoreError
-from everturn.health_report import Health
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
+from everturn.model.health import Health
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
 
