@@ -122,7 +122,7 @@ class RedisBackend:
             return await reads.read(self._sender, keys, query, take, self._now(), deadline)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
-        return await self._across_lives(reads.latest, session_id, deadline, limit)
+        return await self._across_lives(reads.latest_changes, session_id, deadline, limit)
 
     async def sessions(
         self, prefix: str, limit: int, page: str | None, order: Order, deadline: float, *, where: Where | None = None

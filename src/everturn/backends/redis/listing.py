@@ -15,7 +15,7 @@ from everturn.backends.redis.client import Sender
 from everturn.backends.redis.errors import DamagedPart, Refusal
 from everturn.backends.redis.keys import STAGED, KeyNames
 from everturn.backends.redis.reads import collect, entry_rows
-from everturn.backends.redis.session_state import FACTS_ONLY, view_of
+from everturn.backends.redis.session_state import FIELDS_ONLY, view_of
 from everturn.backends.redis.transport.blocking_pool import where
 from everturn.core.codec import EntryRow, missing
 from everturn.core.text_search import fold
@@ -167,7 +167,7 @@ async def _infos(
     """Read the facts of sessions, one round trip a node. Sessions that are gone are left out. Raises CorruptEntry for a
     damaged one: leaving it out would hide the damage."""
     found: list[SessionInfo] = []
-    requests = [(names.keys(session_id), (now, *FACTS_ONLY)) for session_id in ids]
+    requests = [(names.keys(session_id), (now, *FIELDS_ONLY)) for session_id in ids]
     for session_id, reply in zip(ids, await sender.read_many(scripts.SESSION_STATE, requests, deadline), strict=True):
         if isinstance(reply, DamagedPart):
             raise damaged_session(session_id, reply.part)

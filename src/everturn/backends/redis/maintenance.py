@@ -16,7 +16,7 @@ from everturn.backends.redis import scripts
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.keys import Keys
 from everturn.backends.redis.open_checks import ServerAnswers, answers_of
-from everturn.backends.redis.reads import changes
+from everturn.backends.redis.reads import all_changes
 from everturn.backends.redis.session_state import read_all_parts, roots
 from everturn.backends.redis.stored_form import (
     StoredChange,
@@ -47,7 +47,7 @@ async def compact(sender: Sender, keys: Keys, session_id: str, now: str, deadlin
     view, session = full.view, full.view.session
     if view.status is not Status.FOUND or session is None:
         return NOTHING
-    remembered = await changes(sender, keys, session.info.life, deadline)
+    remembered = await all_changes(sender, keys, session.info.life, deadline)
     needed = reach((state for state, _ in roots(view)), full.jumps)
     plan = _CompactionPlan(session, needed, full.jumps, remembered)
     count = size = steps = 0

@@ -1,4 +1,4 @@
-"""Reads a session by one script (session_state.lua): its facts, its state, the ranges of its path, and few entries.
+"""Reads a session by one script (session_state.lua): its meta, its state, the ranges of its path, and a few entries.
 
 More entries are fetched in reads.py.
 """
@@ -33,7 +33,9 @@ from everturn.core.signal_exceptions import is_interruption
 from everturn.model import SessionInfo
 
 T = TypeVar("T")
-Came: TypeAlias = Literal["1", "f", ""]  # which entries come along: all of the window, those of the front, none
+EntriesToCome: TypeAlias = Literal[
+    "1", "f", ""
+]  # which entries come along: all of the window, those of the front, none
 
 NEVER = 2**62  # no seq or version is as high, and a stream's id can be
 PAGE = 500  # rows of a part in one reply
@@ -100,7 +102,7 @@ async def read_view(
     others: str = "",
     window: PathWindow = EVERYTHING,
     ranges: bool = False,
-    entries: Came = "",
+    entries: EntriesToCome = "",
     front: bool = False,
     more: Sequence[Command] = (),
 ) -> tuple[SessionView, list[Any]]:
@@ -158,8 +160,8 @@ def _bounds(window: PathWindow) -> tuple[bytes, bytes, bytes, bytes]:
     return last, b"%d" % min(window.low, NEVER), limit, b"1" if window.bare else b""
 
 
-FACTS_ONLY = ("", "", "", "", "", 1, "-", "", "")
-"""The arguments behind `now`, to read the facts alone."""
+FIELDS_ONLY = ("", "", "", "", "", 1, "-", "", "")
+"""The arguments after `now`, to read only the fields of meta."""
 
 
 def view_of(session_id: str, reply: Sequence[Any], *, front: bool = False) -> SessionView:
@@ -177,8 +179,8 @@ def view_of(session_id: str, reply: Sequence[Any], *, front: bool = False) -> Se
 
 
 def _view(session_id: str, reply: Sequence[Any], *, front: bool) -> SessionView:
-    status, listed, undo, forgotten, found_by, state, others, window, facts = reply[0].split(b"\n", 8)
-    session = session_of(session_id, facts, undo, forgotten, found_by)
+    status, listed, undo, forgotten, found_by, state, others, window, fields = reply[0].split(b"\n", 8)
+    session = session_of(session_id, fields, undo, forgotten, found_by)
     if status != b"found":
         return SessionView(Status(status.decode()), session)
     behind = 1 + int(listed)  # snapshots

@@ -157,8 +157,8 @@ def snapshots_of(info: SessionInfo, pairs: Sequence[bytes]) -> list[StoredSnapsh
     for name, text in zip(pairs[::2], pairs[1::2], strict=True):
         if not is_sealed(info.life, name.decode(errors="replace"), text):
             raise DamagedPart("snapshots")
-        facts, newline, label = text[CHECK:].partition(b"\n")
-        version, at, state_bytes = facts.split(b" ", 2)
+        front, newline, label = text[CHECK:].partition(b"\n")
+        version, at, state_bytes = front.split(b" ", 2)
         state = state_of(state_bytes)
         snapshot = Snapshot(
             name.decode(),

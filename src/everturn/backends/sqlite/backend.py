@@ -34,7 +34,6 @@ from everturn.backend import (
 from everturn.backends._shared.server_warnings import Examination
 from everturn.backends._shared.steady_clock import Clock
 from everturn.backends._shared.verification import SURPRISES, unreadable_session, unreadable_store
-from everturn.backends.sqlite import apply_change as applying
 from everturn.backends.sqlite import (
     compaction,
     effects,
@@ -48,6 +47,7 @@ from everturn.backends.sqlite import (
     transfer,
     verify,
 )
+from everturn.backends.sqlite.apply_change import apply_change
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.database import Database
 from everturn.backends.sqlite.errors import BAD_CHECKSUM, DamagedFile, translated
@@ -131,7 +131,7 @@ class SqliteOperations(ABC):
             return work(db)
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        work = raising_corrupt_entry(request.session_id, lambda db: applying.apply(db, request, self._now(db)))
+        work = raising_corrupt_entry(request.session_id, lambda db: apply_change(db, request, self._now(db)))
         outcome = await self._write(work, deadline)
         self._until_reaping -= 1
         if self._until_reaping <= 0:

@@ -73,7 +73,7 @@ def seconds(value: float) -> float:
 # --- entries ---------------------------------------------------------------------------------------------------------
 
 
-def facts(seq: int, turn: int, count: int, created_at: float) -> int:
+def column_sum(seq: int, turn: int, count: int, created_at: float) -> int:
     """Make a number of the columns of a row of the log, except its body, its kind, and the session's number."""
     ticks = int(created_at * _TICKS)
     if not 0 <= ticks <= _GREATEST:  # no time of a clock; SQLite keeps it within 64 bits, and gives `%` its sign
@@ -87,19 +87,19 @@ def shift(sessions: int) -> int:
     return sessions * 1000003 % _WORD
 
 
-def of_entries(body_checksum: int, no: int, known: int) -> int:
-    """Compute the column `checksum` of a row of the log. `known`: its `facts`."""
-    return (body_checksum + no * 1000003 + known) % _WORD - _HALF
+def of_entries(body_checksum: int, number: int, columns: int) -> int:
+    """Compute the column `checksum` of a row of the log. `columns`: its `column_sum`."""
+    return (body_checksum + number * 1000003 + columns) % _WORD - _HALF
 
 
-def of_lines(checksums: Iterable[int], known: int) -> bytes:
+def of_lines(checksums: Iterable[int], columns: int) -> bytes:
     """Encode the column `checksums` from Adler-32 of the lines: two bytes each, the highest first."""
-    return b"".join([((checksum + known) % PRIME).to_bytes(2) for checksum in checksums])
+    return b"".join([((checksum + columns) % PRIME).to_bytes(2) for checksum in checksums])
 
 
-def sound_lines(lines: Sequence[bytes], checksums: bytes | None, known: int) -> list[bool] | None:
+def sound_lines(lines: Sequence[bytes], checksums: bytes | None, columns: int) -> list[bool] | None:
     """Tell which lines of a row match their checksums. None: there are not as many checksums as lines."""
     if checksums is None or len(checksums) != 2 * len(lines):
         return None
     stored = struct.unpack(f">{len(lines)}H", checksums)
-    return [(adler32(line) + known) % PRIME == check for line, check in zip(lines, stored, strict=True)]
+    return [(adler32(line) + columns) % PRIME == check for line, check in zip(lines, stored, strict=True)]
