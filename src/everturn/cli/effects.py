@@ -76,7 +76,7 @@ def effects(
 
 
 def _all_sessions(store: MemoryStore, prefix: str) -> Iterator[str]:
-    """Yield the ids of all sessions. What is found is told at once: it is a request for each session."""
+    """Yield the ids of all sessions. The command prints each finding at once, because each session takes a request."""
     page = None
     while True:
         found = store.sessions(prefix, limit=PAGE, page=page)

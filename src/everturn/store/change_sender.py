@@ -78,7 +78,7 @@ class ChangeSender(RetryingSender):
         return outcome
 
     def _look_closer(self, outcome: ChangeOutcome, request: ChangeRequest, named: Any) -> None:
-        """Tell of a change that had been made before. Raises the error for a refusal."""
+        """Report a change that had been made before. Raises the error for a refusal."""
         if outcome.status is Status.REPLAYED:
             self.tell_replay(outcome, request.session_id)
         elif outcome.status not in DONE:
@@ -97,7 +97,7 @@ class ChangeSender(RetryingSender):
     ) -> ChangeRequest:
         session_id, call, ttl = checked_id(session_id), call or urandom(16), self.settings.ttl
         if key is None and expected is None and lease is None:
-            return ChangeRequest(session_id, action, call, ttl)  # as most are
+            return ChangeRequest(session_id, action, call, ttl)  # as in most calls
         version, life = checked_expectation(expected)
         digests = (None, None) if key is None else digests_of(key, action.kind, content)
         claim = None if lease is None else self._lease_claim(session_id, lease)

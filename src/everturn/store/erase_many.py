@@ -61,7 +61,7 @@ class EraseManyOperations(MaintenanceOperations):
         return await self._scrubbed(total)
 
     async def _erased(self, session: SessionInfo | None, wanted: _SessionsToErase) -> ErasureReceipt | None:
-        """Erase a session while it is one that is asked for. None: it is none any more."""
+        """Erase a session if it still belongs to the selection. None: it does not any more."""
         remove: Any = getattr(self.backend, "remove_session", self.backend.erase)
         while session is not None and wanted.includes(session):
             guard = self._erase_guard(session.version if wanted.is_conditional else None)
@@ -108,7 +108,7 @@ class _SessionsToErase(msgspec.Struct, frozen=True):
 
     @property
     def is_conditional(self) -> bool:
-        """Whether a session may cease to be one of them by a change."""
+        """Whether a change can take a session out of the selection."""
         return bool(self.facts) or self.before is not None
 
     def includes(self, session: SessionInfo) -> bool:

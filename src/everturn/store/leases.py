@@ -130,7 +130,7 @@ class Lease(LeaseHolder):
         return self
 
     def renew(self, seconds: float | None = None) -> None:
-        """Hold on to it for so many seconds from now (None: as many as before). The token stays.
+        """Renew the lease for this many seconds from now (None: as many as before). Its token stays.
 
         Raises:
             LeaseLost: It is not in force any more, or was released. Nothing was changed.
@@ -140,7 +140,7 @@ class Lease(LeaseHolder):
         run_observed(self._operations.renew_lease(self))
 
     def release(self) -> None:
-        """Give it up, so that another worker can take it at once.
+        """Give the lease up, so that another worker can take it at once.
 
         Raises:
             LeaseLost: It is not this worker's any more, or was released before. Nothing was changed.
@@ -215,7 +215,7 @@ class AsyncLease(LeaseHolder):
         return self
 
     async def renew(self, seconds: float | None = None) -> None:
-        """Hold on to it for so many seconds from now (None: as many as before). The token stays.
+        """Renew the lease for this many seconds from now (None: as many as before). Its token stays.
 
         Raises:
             LeaseLost: It is not in force any more, or was released. Nothing was changed.
@@ -225,7 +225,7 @@ class AsyncLease(LeaseHolder):
         await observed(self._operations.renew_lease(self))
 
     async def release(self) -> None:
-        """Give it up, so that another worker can take it at once.
+        """Give the lease up, so that another worker can take it at once.
 
         Raises:
             LeaseLost: It is not this worker's any more, or was released before. Nothing was changed.

@@ -176,8 +176,8 @@ class MaintenanceOperations(TrimOperations):
     async def every_name(self, unlisted: list[CorruptEntry]) -> AsyncIterator[str]:
         """Yield the names of all sessions, each at least once.
 
-        If damage keeps the backend from listing them, its error is added to `unlisted`, and the names follow that the
-        backend can find in another way.
+        If damage keeps the backend from listing them, its error is added to `unlisted`. Then it yields the names that
+        the backend can find in another way.
         """
         listed: set[str] = set()
         try:

@@ -288,7 +288,8 @@ class ReadOperations(RetryingSender):
         return [match for match in matches if await self._is_in_view(match)]
 
     async def _is_in_view(self, match: Match) -> bool:
-        """Whether a match is no summary of a fold that was undone."""
+        """Whether the history shows a match: a summary stays on the path when undo takes its fold back, and is not
+        shown."""
         if not isinstance(match.entry, Summary) or not prompts.is_fold(match.entry):
             return True
         query = Query(match.session_id, limit=0)

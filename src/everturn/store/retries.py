@@ -52,9 +52,11 @@ class RetryingSender:
         """Send a request again, whose first attempt ended in this error, until it is answered or time is up."""
         latest, doubtful = error, error.outcome == "unknown"
         pause, attempts, begun, told = FIRST_PAUSE, 0, self.runtime.clock(), ""
-        # A request that was refused each time is not in doubt. An attempt with no time for its answer would make it so.
+        # A request that was refused each time was certainly not applied. A last attempt without time for its answer
+        # would put that in doubt.
         refused_until = deadline - ANSWER_TIME * self.settings.timeout
-        # In doubt, up to the end: whoever hears "unknown" long before may see the request applied afterwards.
+        # A request in doubt is sent until the time-out: a caller who is told "unknown" long before that could see the
+        # request applied afterwards.
         while (
             latest.transient
             and (left := (deadline if doubtful else refused_until) - self.runtime.clock()) > FIRST_PAUSE
@@ -67,8 +69,8 @@ class RetryingSender:
             try:
                 answer = await send(True, deadline)  # noqa: FBT003
             except MemoryStoreBackendError as exc:
-                # The attempt that may have been applied is the one to tell of. A later refusal, or an attempt for which
-                # there was no time left, says less than the one before it.
+                # Raise the error of the attempt that may have been applied. A later refusal, or an attempt without any
+                # time left, says less.
                 if exc.outcome == "unknown" or not (doubtful or self.runtime.clock() >= deadline):
                     error = exc
                 latest, doubtful = exc, doubtful or exc.outcome == "unknown"

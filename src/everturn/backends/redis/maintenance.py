@@ -40,8 +40,10 @@ NOTHING = Compaction(0, 0, 0)
 
 
 async def compact(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float) -> Compaction:
-    """Delete entries and jumps that nothing can reach, in many scripts, while there is time. Old changes are not its
-    business: a change that is made forgets them."""
+    """Delete entries and jumps that nothing can reach, in many scripts, while there is time.
+
+    It leaves old changes alone: new changes forget them.
+    """
     began = time.monotonic()
     full, _ = await read_all_parts(sender, keys, session_id, now, deadline)
     view, session = full.view, full.view.session

@@ -108,9 +108,10 @@ async def read_view(
 ) -> tuple[SessionView, list[Any]]:
     """Read the session, and the replies to `more` in the same round trip. `others` is as in session_state.lua.
 
-    `ranges`: those of the window; `entries`: which of the entries in them, too. `front`: what a prompt begins with.
-    Snapshots that are too many for one answer are fetched afterwards, some at a time. If one of them was deleted
-    meanwhile, the session is read again. Raises CorruptEntry if a part is not as it was written.
+    `ranges`: read the ranges of the window, too. `entries`: which entries of these ranges come along. `front`: also
+    read the beginning of a prompt. If there are too many snapshots for one answer, they are fetched afterwards, some at
+    a time. If one of them was deleted meanwhile, the session is read again. Raises CorruptEntry if a part is not as it
+    was written.
     """
     bounds = _bounds(window) if ranges else (*_bounds(window)[:2], b"-", b"")
     args = (
@@ -267,8 +268,8 @@ async def read_all_parts(
 ) -> tuple[FullView, list[Any]]:
     """Read the session with all its jumps, others and snapshots, in bounded steps; and the replies to `more`.
 
-    Parts that came later are left out: their seqs and versions tell. Parts that went meanwhile are noticed: the session
-    says how many there must be. Then all is read again.
+    Parts that were added meanwhile are left out, by their seqs and versions. Parts that were removed meanwhile are
+    noticed, because the session has their number; then all is read again.
     """
     while True:
         view, rest = await read_view(sender, keys, session_id, now, deadline, more=more)

@@ -49,7 +49,7 @@ def is_sealed(life: str, name: str, kept: bytes) -> bool:
 
 
 def seal(life: str, name: str, text: bytes) -> bytes:
-    """Put its check in front of a text that is kept under a name (`sealed` in lua/_state.lua)."""
+    """Put its check in front of a text that is kept under a name (`sealed` in lua/_sealed.lua)."""
     return _digest(f"{life} {name} ".encode() + text) + text
 
 

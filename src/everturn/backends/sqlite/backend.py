@@ -216,7 +216,8 @@ class SqliteOperations(ABC):
     async def remove_session(
         self, session_id: str, life: str | None, deadline: float, *, version: int | None = None
     ) -> Erasure:
-        """Erase a session but for the last copies of its bytes, which `scrub` removes, once for any number of them."""
+        """Erase a session. The last copies of its bytes stay until `scrub` removes them, once for any number of
+        sessions."""
         erasing = raising_corrupt_entry(
             session_id, lambda db: maintenance.erase(db, session_id, life, self._now(db), version)
         )

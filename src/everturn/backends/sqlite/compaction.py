@@ -120,9 +120,8 @@ def step(db: Connection, planned: CompactionPlan, at: int, now: float) -> StepRe
         if len(chore) == 2:
             statement, rows = chore
             if statement in FORGETTING and _was_rolled_back(db, planned):
-                # The rollback may have gone to a version that is about to be forgotten. So far only snapshots can be
-                # rolled back to. Should versions become so too, this check and the marks that come first keep
-                # reclaiming safe: nobody returns to a marked version.
+                # The rollback may have gone to a version that is about to be forgotten. Versions are marked before
+                # anything is deleted, and nobody returns to a marked one: with this check, reclaiming is safe.
                 is_stale = True
                 break
             if statement == "forget_states":

@@ -29,7 +29,7 @@ SQL = statements.load("effects.sql")
 def effect_of(db: Connection, session: SessionRow, key: str) -> StoredEffect | None:
     """Load an effect of a session; None if it was never begun. Raises ValueError if the row was damaged, or is lost."""
     found = db.row(SQL["load_effect"], (session.number, key))
-    if found is None:  # it was never begun if all that the session should have are there, and it is none of them
+    if found is None:  # all effects of the session are there, and this is none of them: it was never begun
         if session.effects and any(row.key == key for row in effects_of(db, session)):
             raise ValueError(f"the effect {key!a} is not found by its key")
         return None

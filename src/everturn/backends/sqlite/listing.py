@@ -157,7 +157,7 @@ def _of_number(db: Connection, number: int, now: float) -> _Visibility | None:
 def _refuse_incomplete_log(db: Connection, number: int, now: float) -> None:
     """Raise ValueError unless everything that sessions from this number on should have is in the log, in order.
 
-    Else a search of the whole log may have passed by entries of which the page lies somewhere else.
+    Otherwise a search of the whole log may have missed entries whose page lies in another place.
     """
     sizes: dict[int, int] = {}
     above = 2**63
@@ -179,8 +179,10 @@ def _refuse_incomplete_log(db: Connection, number: int, now: float) -> None:
 
 
 def _refuse_damaged_bodies(db: Connection, visible: _Visibility, first: int, last: int) -> None:
-    """Raise CorruptEntry if a visible entry is damaged. Where pages have no checksums, nothing else would tell that a
-    text was not found for that."""
+    """Raise CorruptEntry if a visible entry is damaged.
+
+    Where pages have no checksums, nothing else shows that damage kept a text from being found.
+    """
     for row in db.execute(SQL["rows_between"], (first, last)):
         seq, _, check, body, kind, _, count, *_ = row
         if checksum(kind, body) != check:

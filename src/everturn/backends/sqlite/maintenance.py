@@ -132,7 +132,7 @@ def reap(db: Connection, now: float) -> Compaction:
 def _ended(db: Connection, now: float) -> Iterator[tuple[int, bool]]:
     """Yield numbers of sessions that seem to have ended, and whether their rows may go.
 
-    A row that does not match its checksum is not believed that it has expired.
+    A row that does not match its checksum does not count as expired.
     """
     yield from ((number, True) for (number,) in db.execute(SQL["some_ended"]))
     for row in db.execute(SQL["some_expired"], (now,)):

@@ -93,8 +93,8 @@ def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:
 def _lines(row: Sequence[Any]) -> list[tuple[bytes, int]] | None:
     """Split a row into lines with Adler-32 of each; NO_CHECKSUM where one is damaged. None: they cannot be told apart.
 
-    In a damaged row, the checksums of its lines tell which of them are damaged. If they tell of none, all are taken to
-    be: then other columns of the row are not as they were written.
+    In a damaged row, the checksums of its lines show which lines are damaged. If they show none, another column of the
+    row was altered, and all lines count as damaged.
     """
     seq, created_at, checksum, body, _, turn, count, checksums = row
     lines = body.split(b"\n")

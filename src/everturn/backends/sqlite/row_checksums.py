@@ -1,4 +1,4 @@
-"""Checksums of rows: each covers all columns of its row, those that say whose row it is among them. Pure: no IO.
+"""Checksums of rows: each covers all columns of its row, including those that name its session. Pure: no IO.
 
 A row that lies where another should, or of which one bit was flipped, does not match (docs/decisions/029). Rows of the
 log are checked by the generated column `body_checksum`, which SQLite computes; schema/003.sql has the same sum as here.
@@ -53,7 +53,7 @@ def refuse_unsealed(rows: list[Any], called: str) -> list[Any]:
 
 
 def all_unsealed(rows: Iterable[Sequence[Any]], called: str, bad: list[str] | None = None) -> Iterator[Sequence[Any]]:
-    """Yield rows without their checksums. `bad`: rows that do not match are told there, and passed over."""
+    """Yield rows without their checksums. `bad` collects the rows that do not match, which are left out."""
     for row in rows:
         try:
             columns = unsealed(row, called)
@@ -74,7 +74,7 @@ def seconds(value: float) -> float:
 
 
 def column_sum(seq: int, turn: int, count: int, created_at: float) -> int:
-    """Make a number of the columns of a row of the log, except its body, its kind, and the session's number."""
+    """Add up the columns of a row of the log, except its body, its kind, and the number of its session."""
     ticks = int(created_at * _TICKS)
     if not 0 <= ticks <= _GREATEST:  # no time of a clock; SQLite keeps it within 64 bits, and gives `%` its sign
         ticks = max(-_GREATEST - 1, min(ticks, _GREATEST))

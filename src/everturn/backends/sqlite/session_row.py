@@ -29,8 +29,8 @@ UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # raised by a row th
 
 
 class SessionRow(msgspec.Struct, frozen=True, gc=False):
-    """The row of a live session. `snapshots`, `undo_steps` and `effects` count its rows there; `last_jump` is a seq, or
-    0; `facts_text` is the JSON of its facts."""
+    """The row of a live session. `snapshots`, `undo_steps` and `effects` are the numbers of its rows in these tables;
+    `last_jump` is a seq, or 0; `facts_text` is the JSON of its facts."""
 
     number: int
     session_id: str
@@ -86,8 +86,8 @@ def span(number: int) -> tuple[int, int]:
 def load(db: Connection, session_id: str, now: float, bad: list[str] | None = None) -> SessionRow | None:
     """Load the live session of this name; None if there is none or it has expired.
 
-    Raises CorruptEntry if its row, or the index of names, is not as it was written. `bad`: if the row can be read all
-    the same, it is told there.
+    Raises CorruptEntry if its row, or the index of names, is not as it was written. `bad` collects what is wrong with a
+    row that can be read all the same: such a row is then returned.
     """
     try:
         row = db.execute(_LOAD, (db.namespace, session_id)).fetchone()
@@ -119,7 +119,7 @@ def from_columns(row: Sequence[Any], bad: list[str] | None = None) -> SessionRow
 
 
 def store(db: Connection, session: SessionRow, *, facts: bool = False) -> None:
-    """Write the columns of a live session, with their checksum. `facts`: these too, if they are not as they were."""
+    """Write the columns of a live session, with their checksum. With `facts`, write its facts, too."""
     row = session
     if facts:
         db.execute(SQL["update_facts"], (row.facts_text, row.number))
@@ -181,7 +181,7 @@ def kept_from(kept: str) -> tuple[int, ...]:
 def snapshot_state(db: Connection, session: SessionRow, snapshot_id: str) -> State | None:
     """Load the state of a snapshot of this life; None if it has no such snapshot."""
     row = db.row(SQL["load_snapshot"], (snapshot_id,))
-    if row is None:  # it is absent if all that the session should have are there, and it is none of them
+    if row is None:  # all snapshots of the session are there, and this is none of them: it is absent
         if any(other[0] == snapshot_id for other in snapshots(db, session)):
             raise ValueError(f"snapshot {snapshot_id!a} is not found by its id")
         return None
@@ -194,7 +194,7 @@ def snapshot_state(db: Connection, session: SessionRow, snapshot_id: str) -> Sta
 def snapshots(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[Sequence[Any]]:
     """Read the snapshots of a session in the order they were taken: all columns of each.
 
-    `bad`, here and below: damaged rows are told there and passed over. Else they raise ValueError.
+    `bad`, here and below, collects the damage, and damaged rows are left out. Without it, damage raises ValueError.
     """
     rows = all_unsealed(db.execute(SQL["list_snapshots"], (session.number,)), "snapshot", bad)
     found = [row for row in rows if row[1] == session.number]

@@ -2,7 +2,7 @@
 -- It is no change: the version and the expiry stay. The answer: "time status token until left".
 local stored, kept = call('HMGET', META, unpack(META_FIELDS)), call('HGET', META, 'lease')
 local life, ends_at = stored[1], stored[8]
--- Else a session would be removed on the word of a damaged expiry.
+-- Checked first: a damaged expiry must not remove a session.
 if life and not sound(stored) or not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then damaged('meta') end
 local action, holder, wanted, lasts = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 if life and whole(ends_at) and tonumber(ends_at) <= now then
