@@ -177,7 +177,7 @@ class StateParts:
             reader = EntryReader(self._session_id, SUMMARY)
             return await self._reads.backend.read(query, reader.take, by), reader.entries
 
-        reading, entries = await self._reads.call(send, self._deadline)
+        reading, entries = await self._reads.send_with_retries(send, self._deadline)
         if reading.status is not Status.FOUND or not is_of(reading, self._first):
             return None
         return prompts.standing_for_hidden(self._in_view(entries), self._state)

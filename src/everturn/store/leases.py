@@ -52,7 +52,7 @@ class LeaseOperations(RetryingSender, NamedWorker):
             raise Unsupported(
                 "this backend tells no lease: it implements everturn.backend.Backend without `held_lease`"
             )
-        found: LeaseReading | None = await self.call(lambda _, by: look(session_id, by))
+        found: LeaseReading | None = await self.send_with_retries(lambda _, by: look(session_id, by))
         if found is None:
             return None
         by, since = told_by(found.holder)
@@ -102,7 +102,7 @@ class LeaseOperations(RetryingSender, NamedWorker):
             raise Unsupported("this backend has no leases: it implements everturn.backend.Backend without `lease`")
         request = LeaseRequest(lease.session_id, action, lease._holder, lease._token, lease.seconds)  # noqa: SLF001
         asked = time.monotonic()
-        outcome: LeaseOutcome = await self.call(lambda _, by: send(request, by))
+        outcome: LeaseOutcome = await self.send_with_retries(lambda _, by: send(request, by))
         if outcome.status is Status.APPLIED and action != "release":
             lease._take_over(outcome, asked)  # noqa: SLF001
         return outcome

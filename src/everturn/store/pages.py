@@ -35,7 +35,7 @@ class PagedReads(RetryingSender):
                 return MessagePage(query, reading, reader.messages, reading.turns if query.front else None, [])
             return MessagePage(query, reading, reader.messages, reader.turns, reader.summaries)
 
-        page = await self.call(send, deadline)
+        page = await self.send_with_retries(send, deadline)
         if page.reading.first_missing:
             raise codec.missing(query.session_id, page.reading.first_missing)
         return page

@@ -31,7 +31,7 @@ class RetryingSender:
         self.runtime = runtime
         self.source = source_of(backend, settings)
 
-    async def call(self, send: Callable[[bool, float], Awaitable[T]], deadline: float | None = None) -> T:
+    async def send_with_retries(self, send: Callable[[bool, float], Awaitable[T]], deadline: float | None = None) -> T:
         """Send a request until it is answered. `send` is called with whether it is a retry, and with the deadline.
 
         A call of several requests passes the `deadline` that they share; else it is the time-out from now. Raises
