@@ -20,7 +20,8 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStore, MemoryStoreBackendError
-from everturn.store.retries import RetryingSender, Settings
+from everturn.store.options import Settings
+from everturn.store.retries import RetryingSender
 from tests.integration.children import locked, run
 
 ROUNDS = 150
@@ -202,7 +203,7 @@ def in_the_backend(kind: str) -> None:
 
     sender = RetryingSender(None, Settings(timeout=60), Runtime())  # type: ignore[arg-type]  # it is asked for nothing else
     for _ in range(10):
-        coroutine = sender.call(fail)
+        coroutine = sender.send_with_retries(fail)
         assert interrupting.became(lambda: coroutine.send(None), 0.02) == "raised"  # noqa: B023 - called at once
     assert len(attempts) < 500
 

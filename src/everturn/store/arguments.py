@@ -21,7 +21,7 @@ def checked_id(session_id: object, path: str = "session_id") -> str:
             raise InvalidInput(f"must be a string, not {type(session_id).__name__}", path=path)
         session_id = plain(session_id)
     if session_id.isascii() and 0 < len(session_id) <= LONGEST_ID and "\0" not in session_id:
-        return session_id  # as most are
+        return session_id  # as most ids
     return _checked_text(session_id, path)
 
 

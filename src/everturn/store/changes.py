@@ -182,9 +182,9 @@ class ChangeOperations(ChangeSender):
         action = Append(drafts, messages, dimension, after)
         content = () if key is None else _content_of(action)
         request = self._request(session_id, action, key, expected, content, lease=lease)
-        outcome = await self.call(partial(self._attempt, request))
+        outcome = await self.send_with_retries(partial(self._attempt, request))
         if outcome.status is not Status.APPLIED:
-            self._look_closer(outcome, request, after)
+            self._raise_refusal(outcome, request, after)
         return receipt_of(request.session_id, outcome)
 
     # --- the head ----------------------------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ class ChangeOperations(ChangeSender):
             version,
             life,
         )
-        outcome = await self.call(
+        outcome = await self.send_with_retries(
             lambda retry, by: self.backend.fork(msgspec.structs.replace(request, retry=retry), by)
         )
         if outcome.status in (Status.EXISTS, Status.KEY_REUSED):

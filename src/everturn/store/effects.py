@@ -120,7 +120,7 @@ class EffectOperations(ChangeOperations, NamedWorker):
         body = self._json(value, "result" if status == "finished" else "error")
         action = EndEffect(name, status, body, checked_label(note, "note"), checked_count(attempt, "attempt"))
         request = self._request(session_id, action, None, expected, (), lease=self._lease_claim(session_id, lease))
-        outcome = await self.call(partial(self._attempt, request))
+        outcome = await self.send_with_retries(partial(self._attempt, request))
         if outcome.status in _WRITTEN:
             return receipt_of(session_id, outcome)
         return _refused_end(request, action, outcome, value)
@@ -135,7 +135,7 @@ class EffectOperations(ChangeOperations, NamedWorker):
         read = getattr(self.backend, "effects", None)
         if read is None:
             raise Unsupported("this backend has no effects: it implements everturn.backend.Backend without `effects`")
-        reading: EffectsReading = await self.call(lambda _, by: read(session_id, by), deadline)
+        reading: EffectsReading = await self.send_with_retries(lambda _, by: read(session_id, by), deadline)
         return reading
 
     async def _row(self, session_id: str, key: str, life: str, deadline: float) -> StoredEffect:

@@ -61,11 +61,11 @@ class EraseManyOperations(MaintenanceOperations):
         return await self._scrubbed(total)
 
     async def _erased(self, session: SessionInfo | None, wanted: _SessionsToErase) -> ErasureReceipt | None:
-        """Erase a session while it is one that is asked for. None: it is none any more."""
+        """Erase a session if it still belongs to the selection. None: it does not any more."""
         remove: Any = getattr(self.backend, "remove_session", self.backend.erase)
         while session is not None and wanted.includes(session):
             guard = self._erase_guard(session.version if wanted.is_conditional else None)
-            erasure: Erasure = await self.call(
+            erasure: Erasure = await self.send_with_retries(
                 lambda _, by, session=session, guard=guard: remove(session.session_id, session.life, by, **guard)  # type: ignore[misc]
             )
             if not erasure.spared:
@@ -73,7 +73,9 @@ class EraseManyOperations(MaintenanceOperations):
             if not wanted.facts or wanted.before is not None:
                 return None  # it has ended, and another life begun; or somebody came back to it
             query = Query(session.session_id, limit=0)
-            reading = await self.call(lambda _, by, query=query: self.backend.read(query, lambda _: None, by))  # type: ignore[misc]
+            reading = await self.send_with_retries(
+                lambda _, by, query=query: self.backend.read(query, lambda _: None, by)  # type: ignore[misc]
+            )
             session = reading.session
         return None
 
@@ -82,7 +84,7 @@ class EraseManyOperations(MaintenanceOperations):
         for each in with_sessions_beside(prefix):
             page: str | None = None
             while True:
-                found = await self.call(
+                found = await self.send_with_retries(
                     lambda _, by, each=each, page=page: self.backend.sessions(each, PAGE, page, None, by, **facts)  # type: ignore[misc]
                 )
                 for session in found.sessions:
@@ -95,7 +97,7 @@ class EraseManyOperations(MaintenanceOperations):
         scrub = getattr(self.backend, "scrub", None)
         if scrub is None or not total.sessions:
             return total
-        is_clean = await self.call(lambda _, by: scrub(by))
+        is_clean = await self.send_with_retries(lambda _, by: scrub(by))
         fields = {name: getattr(total, name) for name in total.__struct_fields__}
         return ErasureReceipt(**fields | {"complete": total.complete and is_clean})
 
@@ -108,7 +110,7 @@ class _SessionsToErase(msgspec.Struct, frozen=True):
 
     @property
     def is_conditional(self) -> bool:
-        """Whether a session may cease to be one of them by a change."""
+        """Whether a change can take a session out of the selection."""
         return bool(self.facts) or self.before is not None
 
     def includes(self, session: SessionInfo) -> bool:

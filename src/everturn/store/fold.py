@@ -52,7 +52,7 @@ class FoldPlan(msgspec.Struct, frozen=True):
 
     @property
     def covers(self) -> tuple[int, int]:
-        """The seqs that the summary stands for: from those of the summary before to the last message that goes."""
+        """First and last seq that the summary stands for, with those of the summary before it."""
         first, last = self.messages[0].seq or 1, self.messages[-1].seq or 1
         return min(first, self.earlier.covers[0]) if self.earlier else first, last
 

@@ -51,7 +51,8 @@ class LeaseHolder:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is known to be over, without asking the backend: a worker can look at it between two steps."""
+        """Whether the lease is known to be over. The backend is not asked, so a worker can look at this between two
+        steps."""
         return self._is_lost or self._is_released or time.monotonic() >= self._ends or self._pid != getpid()
 
     @property

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from everturn.backend import LONGEST_LEASE, LeaseOutcome, LeaseReading, LeaseRequest, Status
 from everturn.core.leases import told_by
 from everturn.errors import InvalidInput, LeaseHeld, LeaseLost, MemoryStoreError, Unsupported
-from everturn.held_lease import HeldLease
+from everturn.model.held_lease import HeldLease
 from everturn.store.arguments import checked_id
 from everturn.store.lease_holder import LeaseHolder, lease_lost
 from everturn.store.observed import observed, run_observed
@@ -52,7 +52,7 @@ class LeaseOperations(RetryingSender, NamedWorker):
             raise Unsupported(
                 "this backend tells no lease: it implements everturn.backend.Backend without `held_lease`"
             )
-        found: LeaseReading | None = await self.call(lambda _, by: look(session_id, by))
+        found: LeaseReading | None = await self.send_with_retries(lambda _, by: look(session_id, by))
         if found is None:
             return None
         by, since = told_by(found.holder)
@@ -102,7 +102,7 @@ class LeaseOperations(RetryingSender, NamedWorker):
             raise Unsupported("this backend has no leases: it implements everturn.backend.Backend without `lease`")
         request = LeaseRequest(lease.session_id, action, lease._holder, lease._token, lease.seconds)  # noqa: SLF001
         asked = time.monotonic()
-        outcome: LeaseOutcome = await self.call(lambda _, by: send(request, by))
+        outcome: LeaseOutcome = await self.send_with_retries(lambda _, by: send(request, by))
         if outcome.status is Status.APPLIED and action != "release":
             lease._take_over(outcome, asked)  # noqa: SLF001
         return outcome
@@ -130,7 +130,7 @@ class Lease(LeaseHolder):
         return self
 
     def renew(self, seconds: float | None = None) -> None:
-        """Hold on to it for so many seconds from now (None: as many as before). The token stays.
+        """Renew the lease for this many seconds from now (None: as many as before). Its token stays.
 
         Raises:
             LeaseLost: It is not in force any more, or was released. Nothing was changed.
@@ -140,7 +140,7 @@ class Lease(LeaseHolder):
         run_observed(self._operations.renew_lease(self))
 
     def release(self) -> None:
-        """Give it up, so that another worker can take it at once.
+        """Give the lease up, so that another worker can take it at once.
 
         Raises:
             LeaseLost: It is not this worker's any more, or was released before. Nothing was changed.
@@ -215,7 +215,7 @@ class AsyncLease(LeaseHolder):
         return self
 
     async def renew(self, seconds: float | None = None) -> None:
-        """Hold on to it for so many seconds from now (None: as many as before). The token stays.
+        """Renew the lease for this many seconds from now (None: as many as before). Its token stays.
 
         Raises:
             LeaseLost: It is not in force any more, or was released. Nothing was changed.
@@ -225,7 +225,7 @@ class AsyncLease(LeaseHolder):
         await observed(self._operations.renew_lease(self))
 
     async def release(self) -> None:
-        """Give it up, so that another worker can take it at once.
+        """Give the lease up, so that another worker can take it at once.
 
         Raises:
             LeaseLost: It is not this worker's any more, or was released before. Nothing was changed.

@@ -43,8 +43,8 @@ from everturn.backends.dynamodb.table import Table, gone, read_head
 from everturn.core.codec import EntryRow
 from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import CorruptEntry, MemoryStoreError
-from everturn.health_report import Health
 from everturn.model import Change, Compaction, Page, Problem
+from everturn.model.health import Health
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
 

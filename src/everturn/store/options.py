@@ -1,6 +1,6 @@
-"""Reads the options of a store: the common ones here, a backend's own by the functions in its OPTIONS.
+"""Options of a store: Settings has those of every store; a backend's own are read by the functions in its OPTIONS.
 
-connect.py has the keywords.
+connect.py has the keywords that users write.
 """
 
 from __future__ import annotations
@@ -9,11 +9,21 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from everturn.backend import Opener
 from everturn.errors import InvalidInput
-from everturn.store.operations import Settings
 
 LONGEST = 10**11  # seconds: three thousand years
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The options every store has, whatever its backend."""
+
+    ttl: float | None = None
+    timeout: float = 5.0
+    max_message_bytes: int = 16 * 2**20
+    place: str = ""  # the URL without its password, for events
 
 
 class _NotGiven:
