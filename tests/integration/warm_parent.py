@@ -32,6 +32,7 @@ class Job(NamedTuple):
     name: str
     args: tuple[str, ...]
     environment: dict[str, str]
+    imports: tuple[str, ...] = ()  # more modules to import before the fork
 
 
 class WarmParent:
@@ -92,8 +93,9 @@ def _serve(line: socket.socket) -> Job:
                     os.killpg(pid, signal.SIGKILL)
             sys.exit()
         job: Job = pickle.loads(_received(line, int.from_bytes(header, "big")))
-        with contextlib.suppress(Exception):  # then the child fails, and tells why
-            importlib.import_module(job.module)
+        for module in (job.module, *job.imports):
+            with contextlib.suppress(Exception):  # then the child fails, and tells why
+                importlib.import_module(module)
         pid = os.fork()
         if not pid:
             os.setsid()
