@@ -54,6 +54,7 @@ ALL_CLAUSES = frozenset(clause.id for clause in CLAUSES)
 RACES = {"processes-lose-nothing", "tasks-lose-nothing", "whole-turns", "sees-later-writes", "delete-message"}
 LONG = {"long-history", "large-turn", "long-clear", "long-trim", "long-snapshot", "long-replace", "long-latest"}
 LONG |= {"long-read", "killed-in-long-change", "plain-process", "sequences"}
+LONG |= {"append-in-long-change", "large-turn-at-once", "isolation-of-many"}
 MAIN_CLAUSES = (
     frozenset(
         clause.id
