@@ -41,7 +41,7 @@ def _warm_parent() -> WarmParent:
 class Child:
     """A process with a session of its own, so that what it forks can be ended with it."""
 
-    def __init__(self, what: Callable[..., None] | str, *args: object) -> None:
+    def __init__(self, what: Callable[..., None] | str, *args: object, imports: tuple[str, ...] = ()) -> None:
         self.returncode: int | None = None
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         (given, stdin), (stdout, said), (stderr, complained) = os.pipe(), os.pipe(), os.pipe()
@@ -58,7 +58,7 @@ class Child:
         else:
             self._process = None
             self._code, ended = os.pipe()
-            job = Job(what.__module__, what.__name__, tuple(map(str, args)), environment)
+            job = Job(what.__module__, what.__name__, tuple(map(str, args)), environment, imports)
             own = [given, said, complained, ended]
             with _STARTING:  # by one of several threads
                 parent = _warm_parent()
@@ -151,12 +151,15 @@ class Child:
 
 
 @contextmanager
-def children(*calls: tuple[Any, ...]) -> Iterator[list[Child]]:
-    """Start a child for each (function or code, *arguments). All that is left of them at the end is killed."""
+def children(*calls: tuple[Any, ...], imports: tuple[str, ...] = ()) -> Iterator[list[Child]]:
+    """Start a child for each (function or code, *arguments). All that is left of them at the end is killed.
+
+    Those of functions find the `imports` made.
+    """
     started: list[Child] = []
     try:
         for what, *args in calls:
-            started.append(Child(what, *args))
+            started.append(Child(what, *args, imports=imports))
         yield started
     finally:
         for child in started:

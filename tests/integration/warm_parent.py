@@ -8,6 +8,7 @@ its children and itself.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import importlib
 import os
@@ -32,6 +33,7 @@ class Job(NamedTuple):
     name: str
     args: tuple[str, ...]
     environment: dict[str, str]
+    imports: tuple[str, ...] = ()  # more modules to import before the fork
 
 
 class WarmParent:
@@ -92,8 +94,9 @@ def _serve(line: socket.socket) -> Job:
                     os.killpg(pid, signal.SIGKILL)
             sys.exit()
         job: Job = pickle.loads(_received(line, int.from_bytes(header, "big")))
-        with contextlib.suppress(Exception):  # then the child fails, and tells why
-            importlib.import_module(job.module)
+        for module in (job.module, *job.imports):
+            with contextlib.suppress(Exception):  # then the child fails, and tells why
+                importlib.import_module(module)
         pid = os.fork()
         if not pid:
             os.setsid()
@@ -133,3 +136,9 @@ if __name__ == "__main__":
     _result = getattr(importlib.import_module(_job.module), _job.name)(*_job.args)
     if asyncio.iscoroutine(_result):
         asyncio.run(_result)
+    # As Python ends, but for its modules: to take six frameworks apart takes two seconds.
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, and for those of executors
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
