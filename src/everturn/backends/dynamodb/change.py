@@ -52,6 +52,9 @@ class KnownHeads:
         self._heads: OrderedDict[str, StoredHead | None] = OrderedDict()
         self._lock = Lock()
 
+    def forget_threads(self) -> None:
+        self._lock = Lock()
+
     def get(self, pk: str) -> StoredHead | None:
         return self._heads.get(pk)
 
@@ -239,7 +242,9 @@ class ChangeWriter:
     ) -> None:
         """Write the plan in one transaction. Raises _Stale if the table is not as it was planned on."""
         if made.staged:
-            await self._table.write_many(deadline, puts=made.staged)
+            # The note first: it names the others, should this process die before they are published.
+            await self._table.write_many(deadline, puts=made.staged[:1])
+            await self._table.write_many(deadline, puts=made.staged[1:])
         writes = [self._table.move_head(head_item(pk, made.stored), seen.stored, place.name), *made.writes]
         at_key = at_effect = -1
         if request.key is not None:
