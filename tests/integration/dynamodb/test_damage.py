@@ -273,9 +273,7 @@ def test_a_name_that_is_lost_is_named_by_verify(damaged: Damaged) -> None:
 
 
 @pytest.mark.parametrize("edit", ["lost", "cut", "another line"])
-def test_a_damaged_chunk_of_a_large_turn_is_loud(
-    damaged: Damaged, monkeypatch: pytest.MonkeyPatch, edit: str
-) -> None:
+def test_a_damaged_chunk_of_a_large_turn_is_loud(damaged: Damaged, monkeypatch: pytest.MonkeyPatch, edit: str) -> None:
     monkeypatch.setattr(new_state, "TRANSACTION_BYTES", 1000)
     store = damaged.store
     store.add_messages("large", [user("before")])

@@ -289,7 +289,8 @@ def test_a_child_that_is_forked_while_a_thread_holds_a_lock_does_not_wait_for_it
     store = opened(timeout=20)
     say(store, "a", "first")
     backend = store._operations.backend
-    with backend._time._lock, backend._writer.heads._lock, backend.client._lock:
+    writer = backend._writer
+    with backend._time._lock, writer.heads._lock, writer._turns._lock, backend.client._lock:
         child = os.fork()
         if child == 0:
             signal.alarm(60)  # ends it if it waits for ever

@@ -167,9 +167,7 @@ def test_a_note_of_a_copy_that_arrives_late_removes_nothing(opened: Opened, tmp_
     assert notes(store) == []
 
 
-def test_rows_that_are_staged_while_a_compaction_removes_them_are_not_published(
-    opened: Opened, tmp_path: Path
-) -> None:
+def test_rows_that_are_staged_while_a_compaction_removes_them_are_not_published(opened: Opened, tmp_path: Path) -> None:
     store, other = opened(timeout=30), opened(timeout=30)
     long = ["x" * 700_000, "y" * 700_000, "z" * 700_000]
     with everturn.open(f"sqlite:///{tmp_path}/source.db") as source:

@@ -79,7 +79,7 @@ class DynamoDBBackend:
     def forget_threads(self) -> None:
         """Make new locks in the child of an os.fork: the threads that held them are in the parent."""
         self._time.forget_threads()
-        self._writer.heads.forget_threads()
+        self._writer.forget_threads()
 
     def _set_clock(self, clock: Callable[[], float]) -> None:
         self._time = Clock(clock, None)

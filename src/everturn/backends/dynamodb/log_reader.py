@@ -11,7 +11,15 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 import msgspec
 
 from everturn.backend import REMEMBERED, EntryRow, State, StoredEffect
-from everturn.backends.dynamodb.entry_blocks import NO_SUM, Block, BlockFacts, block_of, bodies_of, chunk_names, without_bodies
+from everturn.backends.dynamodb.entry_blocks import (
+    NO_SUM,
+    Block,
+    BlockFacts,
+    block_of,
+    bodies_of,
+    chunk_names,
+    without_bodies,
+)
 from everturn.backends.dynamodb.stored_form import (
     CHANGES,
     CHUNK,
