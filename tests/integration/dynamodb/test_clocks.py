@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from everturn import ChatMessage, LeaseHeld, LeaseLost, MemoryStoreBackendError
+from everturn.backend import REMEMBERED, State
+from everturn.backends.dynamodb.change import _decode_receipts
+from everturn.backends.dynamodb.erase import _encoded
+from everturn.transfer.session_lines import ChangePart
 
 Opened = Callable[..., Any]
 MINUTES = 600.0
@@ -76,3 +80,13 @@ def test_a_session_that_expired_by_one_clock_only_is_never_mixed(opened: Opened)
     assert (second.version, third.version) == (1, 2)
     assert texts(here) == ["new", "newer"]
     assert here.verify("a").ok
+
+
+def test_the_receipts_of_an_erasure_fit_into_an_item() -> None:
+    part = ChangePart(
+        999_999_999_999, "delete_snapshot", 999_999_999_999, 99_999, 1763500000.123456, b"x" * 16, State()
+    )
+    receipts = [("f" * 32, part)] * REMEMBERED
+    told = _encoded(receipts)
+    assert _decode_receipts(told) == receipts
+    assert len(told) < 390_000
