@@ -38,7 +38,8 @@ def test_an_erasure_by_another_clock_knows_the_call_that_it_took_away(opened: Op
     writer, eraser = apart(opened(timeout=30), -behind), opened()
     say(writer, "first")
     client = writer._operations.backend.client
-    send, erased = client.send, []
+    send = client.send
+    erased: list[Any] = []
 
     async def erase_behind(operation: str, *args: Any, **options: Any) -> Any:
         answer = await send(operation, *args, **options)

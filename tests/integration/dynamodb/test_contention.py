@@ -172,7 +172,7 @@ def together(*calls: Callable[[], object]) -> None:
 def test_a_queue_is_empty_once_all_have_written(opened: Opened, queue: Queue) -> None:
     stores = [opened(timeout=60) for _ in range(4)]
     say(stores[0], "first")
-    together(*(lambda store=store: [say(store, "x") for _ in range(10)] for store in stores))  # type: ignore[misc]
+    together(*(lambda store=store: [say(store, "x") for _ in range(10)] for store in stores))
     assert len(texts(stores[0])) == 41
     assert queue.names() == []
 
