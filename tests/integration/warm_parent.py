@@ -1,8 +1,8 @@
 """Forks the children of tests from a process that has imported their modules: a child costs a fork, not its imports.
 
-A framework takes one to three seconds of processor to import, and a backend 0.1 to 0.5, which a store imports when it is
-opened. Run as a script by `WarmParent`, once for each process of pytest. It runs nothing of a module but its import,
-opens nothing, and starts no thread. When pytest is gone, it ends its children and itself.
+A framework takes one to three seconds of processor to import, and a backend, which a store imports when it is opened,
+0.1 to 0.5. Run as a script by `WarmParent`, once for each process of pytest. It runs nothing of a module but its
+import, opens nothing, and starts no thread. When pytest is gone, it ends its children and itself.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _serve(line: socket.socket) -> Job:
         job: Job = pickle.loads(_received(line, int.from_bytes(header, "big")))
         with contextlib.suppress(Exception):  # then the child fails, and tells why
             importlib.import_module(job.module)
-        gc.freeze()
+        gc.freeze()  # else a child that ends looks through all that was imported, and so copies it: up to two seconds
         pid = os.fork()
         if not pid:
             os.setsid()

@@ -17,6 +17,8 @@ from everturn.testing.faults.proxy import FaultProxy
 from everturn.testing.servers import PostgresServer, postgres_server, wait_until
 from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns, without_keys
 
+pytestmark = pytest.mark.one_schema
+
 SLACK = 1.5  # seconds that a busy machine may add to a time-out
 
 

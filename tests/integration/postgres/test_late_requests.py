@@ -24,6 +24,8 @@ from everturn.testing.servers import PostgresServer, wait_until
 from tests.integration.postgres.holding import HoldingProxy
 from tests.integration.writers import turn
 
+pytestmark = pytest.mark.one_schema
+
 FACES = ["blocking", "awaited"]
 Call = Callable[..., Any]
 
