@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import apsw
+
 from tests.integration.warm_parent import Job, WarmParent
 
 ROOT = Path(__file__).parents[2]
@@ -188,17 +190,16 @@ async def eventually_async(condition: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(0.001)
 
 
-_HOLD = """
-import apsw, sys
-db = apsw.Connection(sys.argv[1])
-db.set_busy_timeout(60_000)
-db.execute("BEGIN IMMEDIATE")
-print("held", flush=True)
-sys.stdin.readline()
-db.execute("ROLLBACK")
-db.close()
-print("released", flush=True)
-"""
+def _hold(path: str) -> None:
+    """Hold the write lock of a file until told to let go: the body of a process."""
+    db = apsw.Connection(path)
+    db.set_busy_timeout(60_000)
+    db.execute("BEGIN IMMEDIATE")
+    print("held", flush=True)
+    sys.stdin.readline()
+    db.execute("ROLLBACK")
+    db.close()
+    print("released", flush=True)
 
 
 class Lock:
@@ -218,5 +219,5 @@ class Lock:
 @contextmanager
 def locked(path: Path) -> Iterator[Lock]:
     """Have another process hold the write lock until `release`, or the end of the block."""
-    with children((_HOLD, path)) as (child,):
+    with children((_hold, path)) as (child,):
         yield Lock(child)
