@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from everturn.backend import Opener
+from everturn.core.validation import shown
 from everturn.errors import InvalidInput
 from everturn.store.operations import Settings
 
@@ -40,7 +41,7 @@ def _positive(path: str) -> Callable[[object], float]:
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not 0 < number <= LONGEST:
-            raise InvalidInput(f"is a number above 0 and up to {LONGEST:,}, not {value!r}", path=path)
+            raise InvalidInput(f"is a number above 0 and up to {LONGEST:,}, not {shown(value)}", path=path)
         return number
 
     return read
@@ -56,7 +57,7 @@ def _ttl(value: object) -> float | None:
 def _bytes(value: object) -> int:
     size = math.ceil(_positive("max_message_bytes")(value))
     if size > LARGEST_LIMIT:
-        raise InvalidInput(f"is at most {LARGEST_LIMIT:,}, not {value!r}", path="max_message_bytes")
+        raise InvalidInput(f"is at most {LARGEST_LIMIT:,}, not {shown(value)}", path="max_message_bytes")
     return size
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from everturn.backend import ChangeOutcome, Fold, Query, State, Status
+from everturn.backend import ChangeOutcome, Fold, LeaseClaim, Query, State, Status
 from everturn.core import codec
 from everturn.core.trimming import TrimCut, TrimPlanner
 from everturn.errors import InvalidInput, MemoryStoreBackendError
@@ -71,7 +71,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
         embed: Embed | None = None,
         key: str | None = None,
         expected_version: Expected = None,
-        lease: Leased = None,
+        lease: Leased | LeaseClaim = None,
     ) -> Receipt | None:
         """Hide the oldest turns behind a summary, so that at most the bounds stay. Undoable, in one step.
 
@@ -90,6 +90,9 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
         if max_messages is None and max_tokens is None:
             raise InvalidInput("give max_messages or max_tokens", path="max_messages")
         session_id = checked_id(session_id)
+        # What is no version, or no lease of the session, is refused before a model is paid.
+        checked_expectation(expected_version)
+        lease = self._lease_claim(session_id, lease)
         content = msgspec.json.encode([bounds.max_messages, bounds.max_tokens])
         if key is not None and (first := await self._first_use(session_id, key)) is not None:
             return first
@@ -169,7 +172,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
 
     async def _summarized(self, plan: FoldPlan, summarize: Summarize, embed: Embed | None) -> codec.Draft:
         """Ask the model for the summary, and encode it. Raises InvalidInput for anything but a text or a Summary."""
-        made = await self._asked(partial(summarize, list(plan.messages), plan.earlier))
+        made = await self._asked(partial(summarize, list(plan.messages), plan.earlier), "summarize")
         if isinstance(made, str):
             made = Summary(made, None, plan.covers)
         if not isinstance(made, Summary):
@@ -178,7 +181,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
             raise InvalidInput("returned no text; nothing was folded", path="summarize")
         embedding = made.embedding
         if embedding is None and embed is not None:
-            numbers = await self._asked(partial(embed, made.text))
+            numbers = await self._asked(partial(embed, made.text), "embed")
             if not isinstance(numbers, Iterable):
                 raise InvalidInput(f"returned {type(numbers).__name__}, not numbers; nothing was folded", path="embed")
             embedding = tuple(numbers)
@@ -186,10 +189,10 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
         summary = Summary(made.text, embedding, plan.covers, extra=extra)
         return codec.encode(summary, "summary", self.settings.max_message_bytes)
 
-    async def _asked(self, ask: Callable[[], Any]) -> Any:
+    async def _asked(self, ask: Callable[[], Any], path: str) -> Any:
         """Call a function of the caller where it holds up no event loop; await its result if that is a coroutine."""
         answer = await self.runtime.offload(ask)
-        return await self.runtime.answer(answer) if isawaitable(answer) else answer
+        return await self.runtime.answer(answer, path) if isawaitable(answer) else answer
 
     # --- the lease ---------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from functools import wraps
 from typing import Any, TypeVar
 
 from everturn.errors import Unsupported
@@ -20,5 +21,6 @@ def refuse_changes(backend: B, name: str) -> B:
 
     for operation in WRITES:
         if hasattr(backend, operation):
-            setattr(backend, operation, refuse)
+            # It looks as what it takes the place of: the store asks whether `erase` takes a version.
+            setattr(backend, operation, wraps(getattr(backend, operation))(refuse))
     return backend
