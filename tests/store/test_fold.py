@@ -365,6 +365,9 @@ def test_an_unexpected_version_is_refused_before_the_model_is_paid(store: Any) -
         ({"max_messages": 1, "embed": lambda _: []}, "summary.embedding"),
         ({"max_messages": 1, "embed": lambda _: [float("nan")]}, "summary.embedding"),
         ({"max_messages": 1, "embed": lambda _: [1.0, 2.0, 3.0]}, "embedding"),
+        ({"max_messages": 1, "embed": lambda _: b"12"}, "embed"),
+        ({"max_messages": 1, "embed": lambda _: {1.0, 2.0}}, "embed"),
+        ({"max_messages": 1, "embed": lambda _: {1.0: 1, 2.0: 2}}, "embed"),
     ],
 )
 def test_bad_arguments_write_nothing(store: Any, options: dict[str, Any], path: str) -> None:
@@ -376,7 +379,9 @@ def test_bad_arguments_write_nothing(store: Any, options: dict[str, Any], path: 
     assert store.state("a") == before
 
 
-@pytest.mark.parametrize("made", [None, "", "  ", 3, ["text"], Summary("", None, (1, 1))])
+@pytest.mark.parametrize(
+    "made", [None, "", "  ", 3, ["text"], Summary("", None, (1, 1)), Summary("x", None, (1, 1), extra=[1])]
+)
 def test_a_summarizer_that_returns_no_text_writes_nothing(store: Any, made: object) -> None:
     say_each(store, "a", *"123")
     before = store.state("a")

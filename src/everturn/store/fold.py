@@ -7,7 +7,8 @@ from paying the model twice (decision 040); it is not needed for correctness.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import isawaitable
@@ -36,6 +37,7 @@ Summarize: TypeAlias = Callable[[list[ChatMessage], Summary | None], Any]
 """A function from the oldest messages, and the summary before them, to a text or a Summary. It may be a coroutine."""
 Embed: TypeAlias = Callable[[str], Collection[float] | Awaitable[Collection[float]]]
 
+_NO_NUMBERS = (str, bytes, bytearray, Mapping, AbstractSet)  # iterable, but no numbers in order
 LEASE_SECONDS = 300.0  # how long a worker that died keeps others from folding
 FOLDS = "everturn:fold:"  # with a digest behind it, the name of the lease of a session's folds; no session has it
 
@@ -179,10 +181,13 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
             raise InvalidInput(f"returned {type(made).__name__}, not a text or a Summary", path="summarize")
         if not isinstance(made.text, str) or not made.text.strip():
             raise InvalidInput("returned no text; nothing was folded", path="summarize")
+        if not isinstance(made.extra, dict | None):
+            told = f"returned a Summary with an extra that is no dict but {type(made.extra).__name__}"
+            raise InvalidInput(f"{told}; nothing was folded", path="summarize")
         embedding = made.embedding
         if embedding is None and embed is not None:
             numbers = await self._asked(partial(embed, made.text), "embed")
-            if not isinstance(numbers, Iterable):
+            if not isinstance(numbers, Iterable) or isinstance(numbers, _NO_NUMBERS):
                 raise InvalidInput(f"returned {type(numbers).__name__}, not numbers; nothing was folded", path="embed")
             embedding = tuple(numbers)
         extra = (made.extra or {}) | {codec.FOLD_MARK: True}
