@@ -68,7 +68,6 @@ class Judge(ModelFollower):
         self._stamps = {name: [one for one in made if one[0] <= moment] for name, made in self._stamps.items()}
         for name in before | set(self.model.sessions):
             self._note(name)
-        self.leases.lost()
 
     def served(self, attempt: Attempt, name: str, served: Served) -> None:
         """A request was carried out: see to the lease of its session."""

@@ -230,6 +230,7 @@ class RedisWorld(World):
         for node, server in self.servers.items():
             if node != self.master:
                 server.space.follow(master)
+        self.judge.leases.lost()  # only now: the judge went back before the server did
 
     def _start(self, node: Node) -> None:
         self.tell(node[0], "is up again")
