@@ -181,8 +181,9 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
             raise InvalidInput(f"returned {type(made).__name__}, not a text or a Summary", path="summarize")
         if not isinstance(made.text, str) or not made.text.strip():
             raise InvalidInput("returned no text; nothing was folded", path="summarize")
-        if not isinstance(made.extra, dict | None):
-            told = f"returned a Summary with an extra that is no dict but {type(made.extra).__name__}"
+        extra: Any = made.extra or {}
+        if not isinstance(extra, dict):
+            told = f"returned a Summary with an extra that is no dict but {type(extra).__name__}"
             raise InvalidInput(f"{told}; nothing was folded", path="summarize")
         embedding = made.embedding
         if embedding is None and embed is not None:
@@ -190,7 +191,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
             if not isinstance(numbers, Iterable) or isinstance(numbers, _NO_NUMBERS):
                 raise InvalidInput(f"returned {type(numbers).__name__}, not numbers; nothing was folded", path="embed")
             embedding = tuple(numbers)
-        extra = (made.extra or {}) | {codec.FOLD_MARK: True}
+        extra = extra | {codec.FOLD_MARK: True}
         summary = Summary(made.text, embedding, plan.covers, extra=extra)
         return codec.encode(summary, "summary", self.settings.max_message_bytes)
 
