@@ -23,7 +23,7 @@ def refuse_changes(backend: B, name: str) -> B:
 
 
 def _refusal(operation: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Make what takes the place of an operation. Its signature stays: the store asks whether `erase` takes a version."""
+    """Make what takes the place of one. Its signature stays: the store asks whether `erase` takes a version."""
 
     @wraps(operation)
     def refuse(*_: Any, **__: Any) -> Coroutine[Any, Any, Any]:
