@@ -44,6 +44,7 @@ from everturn.store.leases import AsyncLease
 from everturn.store.observed import observed
 from everturn.store.operations import Operations
 from everturn.store.options import Settings
+from everturn.store.own_thread import in_own_thread
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -63,11 +64,9 @@ class AsyncRuntime:
         await sleep(seconds)
 
     async def offload(self, think: Callable[[], T]) -> T:
-        from asyncio import to_thread
+        return await in_own_thread(think)
 
-        return await to_thread(think)
-
-    async def answer(self, awaitable: Awaitable[T]) -> T:
+    async def answer(self, awaitable: Awaitable[T], path: str) -> T:  # noqa: ARG002 - as Runtime has it
         return await awaitable
 
 
@@ -399,7 +398,9 @@ class AsyncMemoryStore:
                 used in this session, or a rollback has dropped its turn.
 
         Raises:
+            InvalidInput: The key is no text of 1 to 512 bytes without NUL.
             CorruptEntry: A stored entry is damaged or missing.
+            Unsupported: The store was opened with `read_only`: a key is looked up where changes are made.
             MemoryStoreBackendError: The backend failed.
         """
         self._refuse_other_loops()

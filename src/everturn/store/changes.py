@@ -22,6 +22,7 @@ from everturn.backend import (
     Undo,
 )
 from everturn.core import codec
+from everturn.core.validation import shown
 from everturn.errors import InvalidInput
 from everturn.model import (
     JSON,
@@ -294,7 +295,8 @@ class ChangeOperations(ChangeSender):
     ) -> Receipt:
         """Let the session expire this long after its latest change; None: never. Raises SessionNotFound."""
         if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds <= LONGEST_TTL):
-            raise InvalidInput(f"is a number of seconds above 0, or None for no limit, not {seconds!r}", path="seconds")
+            told = f"is a number of seconds above 0, or None for no limit, not {shown(seconds)}"
+            raise InvalidInput(told, path="seconds")
         action = SetTTL(None if seconds is None else float(seconds))
         return await self._change(
             session_id, action, key, expected_version, (repr(action.seconds).encode(),), lease=lease

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
+from inspect import iscoroutinefunction
 from typing import Any
 
 import msgspec
 
 from everturn import events
 from everturn.backend import Erasure, Query, Where, has_facts
+from everturn.core.validation import shown
 from everturn.errors import InvalidInput
 from everturn.model import ErasureReceipt, SessionInfo
 from everturn.store.arguments import LONGEST_ID, checked_search
 from everturn.store.facts import where_argument
 from everturn.store.maintenance import MaintenanceOperations
 
+LATEST = 10**11  # seconds since 1970: in three thousand years. A greater whole number may be no float
 PAGE = 100  # sessions that are listed at a time
 BESIDE = "#"  # adapters keep `user#state` beside `user/...`, and `thread#namespace` beside `thread`
 
@@ -40,6 +42,8 @@ class EraseManyOperations(MaintenanceOperations):
         facts alone, it is looked at again, and left alone if it has them no more. Raises InvalidInput if nothing is
         given: that would erase everything.
         """
+        if progress is not None and (not callable(progress) or iscoroutinefunction(progress)):
+            raise InvalidInput(f"is a plain function of a receipt, not {type(progress).__name__}", path="progress")
         prefix = checked_search(prefix, "prefix", LONGEST_ID)
         wanted = _SessionsToErase(where_argument(self.backend, where), _moment(changed_before))
         if not prefix and not wanted.facts and wanted.before is None:
@@ -127,10 +131,14 @@ def _moment(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, datetime):
-        return value.timestamp()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidInput(f"is a datetime, or seconds since 1970 as time.time(), not {value!r}", path="changed_before")
-    return float(value)
+        try:
+            return value.timestamp()
+        except (OverflowError, ValueError, OSError):  # in the year 1 or 9999, by the zone of this machine
+            raise InvalidInput(f"is {value}, which has no time since 1970", path="changed_before") from None
+    if type(value) not in (int, float) or not -LATEST <= value <= LATEST:  # type: ignore[operator]  # a number
+        told = f"is a datetime, or seconds since 1970 as time.time(), not {shown(value)}"
+        raise InvalidInput(told, path="changed_before")
+    return float(value)  # type: ignore[arg-type]  # a number
 
 
 def _plus(total: ErasureReceipt, one: ErasureReceipt) -> ErasureReceipt:

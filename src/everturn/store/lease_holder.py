@@ -64,7 +64,7 @@ class LeaseHolder:
             raise lease_lost(self.session_id, self._token, "it belongs to the process that this one was forked from")
         return LeaseClaim(self._token, self._holder)
 
-    def _take_over(self, outcome: LeaseOutcome, asked: float) -> None:
-        """Note the backend's answer to a request that was made at the moment `asked` (time.monotonic)."""
+    def _take_over(self, outcome: LeaseOutcome, asked: float, seconds: float) -> None:
+        """Note the backend's answer to a request for so many seconds, made at the moment `asked` (time.monotonic)."""
         self._token, self._until, self._pid = outcome.token, outcome.until, getpid()
-        self._ends = asked + self.seconds
+        self._ends = asked + seconds

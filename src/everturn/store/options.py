@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from everturn.backend import Opener
+from everturn.core.validation import shown
 from everturn.errors import InvalidInput
 
 LONGEST = 10**11  # seconds: three thousand years
@@ -50,7 +51,7 @@ def _positive(path: str) -> Callable[[object], float]:
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not 0 < number <= LONGEST:
-            raise InvalidInput(f"is a number above 0 and up to {LONGEST:,}, not {value!r}", path=path)
+            raise InvalidInput(f"is a number above 0 and up to {LONGEST:,}, not {shown(value)}", path=path)
         return number
 
     return read
@@ -66,7 +67,7 @@ def _ttl(value: object) -> float | None:
 def _bytes(value: object) -> int:
     size = math.ceil(_positive("max_message_bytes")(value))
     if size > LARGEST_LIMIT:
-        raise InvalidInput(f"is at most {LARGEST_LIMIT:,}, not {value!r}", path="max_message_bytes")
+        raise InvalidInput(f"is at most {LARGEST_LIMIT:,}, not {shown(value)}", path="max_message_bytes")
     return size
 
 

@@ -14,6 +14,7 @@ from everturn.core import codec, prompts, text_search, tool_calls, vectors
 from everturn.core.codec import EntryRow
 from everturn.core.message_batches import MessageReader, OnCorrupt
 from everturn.core.paths import State
+from everturn.core.validation import shown
 from everturn.errors import InvalidInput
 from everturn.model import (
     MESSAGE,
@@ -94,7 +95,7 @@ class ReadOperations(RetryingSender):
         accept (core/healing.py). Raises CorruptEntry at a damaged or missing entry, unless `on_corrupt="skip"`.
         """
         if on_corrupt not in ("raise", "skip"):
-            raise InvalidInput(f"is 'raise' or 'skip', not {on_corrupt!r}", path="on_corrupt")
+            raise InvalidInput(f"is 'raise' or 'skip', not {shown(on_corrupt)}", path="on_corrupt")
         limit, before = checked_bound(limit, "limit"), checked_bound(before, "before")
         query = Query(
             *(checked_id(session_id), MESSAGE, checked_at(at), checked_bound(after, "after") or 0, before, limit),
@@ -256,7 +257,7 @@ class ReadOperations(RetryingSender):
         if page is not None and not isinstance(page, str):
             raise InvalidInput("is the `next` of a page", path="page")
         if order not in (None, "recent"):
-            raise InvalidInput(f"is None or 'recent', not {order!r}", path="order")
+            raise InvalidInput(f"is None or 'recent', not {shown(order)}", path="order")
         facts, size = where_argument(self.backend, where), min(limit, LARGEST_PAGE)
         return await self.send_with_retries(lambda _, by: self.backend.sessions(prefix, size, page, order, by, **facts))
 

@@ -22,7 +22,10 @@ class Runtime(Protocol):
         """Wait, by blocking the thread or by leaving it to the event loop."""
 
     async def offload(self, think: Callable[[], T]) -> T:
-        """Run a long computation where it holds up no event loop."""
+        """Run a long computation, or a function of the caller, where it holds up no event loop and no other call."""
 
-    async def answer(self, awaitable: Awaitable[T]) -> T:
-        """Wait for a caller's coroutine. Raises InvalidInput in a blocking store, which has no event loop."""
+    async def answer(self, awaitable: Awaitable[T], path: str) -> T:
+        """Wait for a caller's coroutine; `path` names the argument that made it.
+
+        Raises InvalidInput in a blocking store, which has no event loop.
+        """

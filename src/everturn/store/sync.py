@@ -62,10 +62,10 @@ class BlockingRuntime:
     async def offload(self, think: Callable[[], T]) -> T:
         return think()
 
-    async def answer(self, awaitable: Awaitable[T]) -> T:
+    async def answer(self, awaitable: Awaitable[T], path: str) -> T:
         if iscoroutine(awaitable):
             awaitable.close()
-        raise InvalidInput("returned a coroutine; a blocking store takes plain functions", path="summarize")
+        raise InvalidInput("returned a coroutine; a blocking store takes plain functions", path=path)
 
 
 class MemoryStore:
@@ -376,7 +376,9 @@ class MemoryStore:
                 used in this session, or a rollback has dropped its turn.
 
         Raises:
+            InvalidInput: The key is no text of 1 to 512 bytes without NUL.
             CorruptEntry: A stored entry is damaged or missing.
+            Unsupported: The store was opened with `read_only`: a key is looked up where changes are made.
             MemoryStoreBackendError: The backend failed.
         """
         return run_observed(self._operations.get_turn(session_id, key))
