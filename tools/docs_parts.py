@@ -49,7 +49,7 @@ def commands(group: object, context: object) -> Iterator[tuple[str, object]]:
 def options() -> str:
     """One table of all options: which backends have one, and its meaning, from the docstring of `everturn.open`."""
     import everturn
-    from everturn.option_values import COMMON
+    from everturn.store.options import COMMON
 
     told = dict(re.findall(r"^    (\w+): (.+?)(?=^    \w|\Z)", _arguments(everturn.open), re.MULTILINE | re.DOTALL))
     known = {title: import_module(f"everturn.backends.{name}").OPTIONS for title, name in BACKENDS.items()}

@@ -22,7 +22,7 @@ ROWS: list[list[tuple[str, str, int]]] = [
     [("connect.py", "opens a store by its URL or client", 4), ("ui/", "HTML and graphs", 2)],
     [("store/", "the methods users call; retries", 3), ("backends/", "sqlite, redis, postgres, or yours", 3)],
     [("backend.py", "the protocol between the two: one operation, one atomic request", 6)],
-    [("core/", "pure rules: codec, paths, plan_change", 4), ("model.py", "values", 1), ("errors.py", "errors", 1)],
+    [("core/", "pure rules: codec, paths, plan_change", 4), ("model/", "values", 1), ("errors.py", "errors", 1)],
 ]
 WIDTH, HEIGHT, GAP, MARGIN = 760, 54, 10, 16
 STYLE = """

@@ -15,12 +15,11 @@ transfer/          copies, exports and imports
 store/             MemoryStore and AsyncMemoryStore
 backends/          SQLite, Redis, PostgreSQL, DynamoDB
 core/              pure rules
+model/             the values that users hold: ChatMessage, Receipt, Snapshot, ...
 
 The modules:
 
-connect.py         open, open_async, from_client; option_values.py reads their options
-model.py           the values that users hold: ChatMessage, Receipt, Snapshot, ...; session_info.py, effect.py,
-                   held_lease.py, copy_report.py and health_report.py have those of one method each
+connect.py         open, open_async, from_client
 errors.py          every error
 backend.py         the protocol of a backend, with its guarantees
 events.py          every event that is logged; telemetry.py metrics and spans
@@ -54,8 +53,6 @@ if TYPE_CHECKING:
         Unsupported,
         VersionConflict,
     )
-    from everturn.health_report import Health
-    from everturn.held_lease import HeldLease
     from everturn.model import (
         Change,
         ChatMessage,
@@ -80,6 +77,8 @@ if TYPE_CHECKING:
         Turn,
         VerifyReport,
     )
+    from everturn.model.health import Health
+    from everturn.model.held_lease import HeldLease
     from everturn.store.aio import AsyncMemoryStore
     from everturn.store.leases import AsyncLease, Lease
     from everturn.store.sync import MemoryStore
@@ -139,8 +138,8 @@ __all__ = [
 _HOMES = {
     "everturn.store.aio": ("AsyncMemoryStore",),
     "everturn.transfer.copy_stores": ("copy", "copy_async"),
-    "everturn.health_report": ("Health",),
-    "everturn.held_lease": ("HeldLease",),
+    "everturn.model.health": ("Health",),
+    "everturn.model.held_lease": ("HeldLease",),
     "everturn.model": (
         "Change",
         "ChatMessage",

@@ -21,9 +21,8 @@ from everturn import events, telemetry
 from everturn.backend import Backend, Opener
 from everturn.core.masking import ESCAPES, MASK, is_secret, masked_url
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
-from everturn.option_values import COMMON, NOT_GIVEN, given, read_options
 from everturn.store.aio import AsyncMemoryStore
-from everturn.store.operations import Settings
+from everturn.store.options import COMMON, NOT_GIVEN, Settings, given, read_options
 from everturn.store.retries import source_of
 from everturn.store.sync import MemoryStore
 

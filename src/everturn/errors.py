@@ -22,8 +22,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from everturn.effect import Effect
     from everturn.model import Receipt
+    from everturn.model.effect import Effect
 
 __all__ = [
     "CorruptEntry",

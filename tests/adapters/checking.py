@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import subprocess
 import sys
 import tomllib
@@ -15,7 +14,10 @@ from types import FunctionType
 from typing import Any
 
 from everturn.testing.contract import CLAUSES
+from everturn.testing.kit.runner import QUICK_SECONDS
+from everturn.testing.results import ClauseResult
 from tests.integration.children import run
+from tests.kit.running import report
 from tests.tiers import deep
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +54,7 @@ ALL_CLAUSES = frozenset(clause.id for clause in CLAUSES)
 RACES = {"processes-lose-nothing", "tasks-lose-nothing", "whole-turns", "sees-later-writes", "delete-message"}
 LONG = {"long-history", "large-turn", "long-clear", "long-trim", "long-snapshot", "long-replace", "long-latest"}
 LONG |= {"long-read", "killed-in-long-change", "plain-process", "sequences"}
+LONG |= {"append-in-long-change", "large-turn-at-once", "isolation-of-many"}
 MAIN_CLAUSES = (
     frozenset(
         clause.id
@@ -65,51 +68,43 @@ RUNS = [("sqlite", MAIN_CLAUSES), *(deep((backend, ALL_CLAUSES)) for backend in 
 
 def hold(
     target: str,
-    folder: Path,
     *,
     lacks: Collection[str],
     untried: Mapping[str, str] | None = None,
     slow: str = "",
     clauses: Collection[str] = ALL_CLAUSES,
 ) -> None:
-    """Run `everturn check --quick` on `tests.adapters.<target>`: each of these clauses holds, but for those that
-    need what the adapter `lacks`, and for the `untried` ones, with what the kit says of them.
+    """Run the contract, as `everturn check --quick` does, on `tests.adapters.<target>`: each of these clauses holds,
+    but for those that need what the adapter `lacks`, and for the `untried` ones, with what the kit says of them.
 
     A clause that was not tried for any other reason fails the test, and so does one that holds and was not to. `slow`
     is a clause that is run alone, with minutes of its own.
     """
     chosen = [clause for clause in CLAUSES if clause.id in clauses]
-    rest = [word for clause in chosen if clause.id != slow for word in ("--clause", clause.id)]
-    found = _checked(target, folder / "report.json", *rest)
+    found = _checked(target, [clause.id for clause in chosen if clause.id != slow])
     if slow in clauses:
-        found |= _checked(target, folder / "slow.json", "--clause", slow, "--budget", "60")
+        found |= _checked(target, [slow], budget=60)
     offered = frozenset(name for clause in CLAUSES for need in clause.needs for name in need.split("|")) - set(lacks)
     known = dict(untried or {}) | ({} if "redis_url" in lacks else GIVE_NO_OCCASION)
     told = {name: text for name, text in known.items() if name in clauses}
     expected = {
         clause.id: "not_offered" if clause.missing(offered) or clause.id in told else "holds" for clause in chosen
     }
-    assert {name: clause["status"] for name, clause in found.items()} == expected
-    assert {name: found[name]["detail"] for name in told} == told
+    assert {name: clause.status for name, clause in found.items()} == expected, _violations(found)
+    assert {name: found[name].detail for name in told} == told
 
 
-def _checked(target: str, report: Path, *options: str) -> dict[str, Any]:
+def _violations(found: Mapping[str, ClauseResult]) -> str:
+    """What is to be read of a clause that is broken or was not tested."""
+    wrong = [clause for clause in found.values() if clause.status not in {"holds", "not_offered"}]
+    return "\n\n".join(f"{clause.id}: {clause.detail}\n{clause.replay}\n{clause.violations}" for clause in wrong)
+
+
+def _checked(target: str, names: Collection[str], budget: float = QUICK_SECONDS) -> dict[str, ClauseResult]:
     """What a run says of each clause, by its id."""
-    script = "from everturn.cli import main; main()"
-    command = [sys.executable, "-c", script, "check", f"tests.adapters.{target}", "--quick", "--json", str(report)]
-    # In a folder of the test's own: a check that fails leaves its histories where it ran.
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [*command, *options],
-        cwd=report.parent,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {clause["id"]: clause for clause in json.loads(report.read_text())["clauses"]}
+    if not names:
+        return {}
+    return {clause.id: clause for clause in report(f"adapters.{target}", *names, budget=budget).clauses}
 
 
 def ask(main: Callable[[str, str], Any], url: str, question: str) -> dict[str, Any]:

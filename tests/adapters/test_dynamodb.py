@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,6 @@ CLAUSES = frozenset({"store-and-retrieve", "reply-swallowed", "killed-in-append"
 
 
 @pytest.mark.parametrize("adapter", first(1, ADAPTERS))
-def test_a_few_clauses_hold(tmp_path: Path, adapter: str) -> None:
+def test_a_few_clauses_hold(adapter: str) -> None:
     lacks = importlib.import_module(f"tests.adapters.{adapter}.test_contract").LACKS
-    hold(f"{adapter}.target:on_dynamodb", tmp_path, lacks=lacks | BACKENDS["dynamodb"], clauses=CLAUSES)
+    hold(f"{adapter}.target:on_dynamodb", lacks=lacks | BACKENDS["dynamodb"], clauses=CLAUSES)

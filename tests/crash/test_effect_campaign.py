@@ -1,6 +1,6 @@
 """Eight workers that are stopped and killed do each effect once, and each that was not done is in doubt.
 
-A few hundred effects here; `make campaign` does thousands, and is part of `make deep`.
+Two hundred effects here; `make campaign` does thousands, and is part of `make deep`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tests.crash.effect_campaign import fence_breaks, run
 from tests.crash.effect_places import PLACES
 from tests.tiers import first
 
-SOME = 300
+SOME = 200
 
 
 @pytest.mark.parametrize("place", first(2, PLACES))

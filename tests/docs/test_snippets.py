@@ -12,6 +12,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage
+from tests.docs.snippet import run
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -24,10 +25,7 @@ def snippets(page: Path, language: str) -> list[str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if snippets(page, "python")], ids=lambda page: page.name)
 def test_the_python_on_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
-    code = "\n".join(snippets(page, "python"))
-    command = [sys.executable, "-W", "error", "-c", code]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert run.returncode == 0, run.stderr
+    run("\n".join(snippets(page, "python")), tmp_path)
 
 
 START = [ROOT / "docs" / "start" / f"{name}.md" for name in ("install", "first-memory", "chat-endpoint")]
@@ -37,15 +35,12 @@ START = [ROOT / "docs" / "start" / f"{name}.md" for name in ("install", "first-m
 def test_pages_run_one_after_another_in_one_directory(pages: list[Path], tmp_path: Path) -> None:
     """A reader pastes one page after another, and what an earlier one has stored is still there."""
     for page in (page for page in pages if snippets(page, "python")):
-        command = [sys.executable, "-W", "error", "-c", "\n".join(snippets(page, "python"))]
-        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-        assert run.returncode == 0, f"{page.relative_to(ROOT)}: {run.stderr}"
+        run("\n".join(snippets(page, "python")), tmp_path)
 
 
 def test_the_readme_shows_what_it_says_it_shows(tmp_path: Path) -> None:
     first = snippets(ROOT / "README.md", "python")[0]
-    run = subprocess.run([sys.executable, "-c", first], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert run.stdout == "['My order is 1234.', 'Thanks!']\n"
+    assert run(first, tmp_path) == "['My order is 1234.', 'Thanks!']\n"
     assert len([line for line in first.splitlines() if line.strip()]) <= 10
 
 
@@ -75,10 +70,10 @@ def test_the_commands_on_a_page_run(page: Path, tmp_path: Path) -> None:
         if "everturn " not in code:
             continue  # make try, make test: what runs this
         script = f'set -e\neverturn() {{ {command} "$@"; }}\n{code}'
-        run = subprocess.run(
+        done = subprocess.run(
             ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
         )
-        assert run.returncode == 0, run.stdout + run.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

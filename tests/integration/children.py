@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import apsw
+
 from tests.integration.warm_parent import Job, WarmParent
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +43,7 @@ def _warm_parent() -> WarmParent:
 class Child:
     """A process with a session of its own, so that what it forks can be ended with it."""
 
-    def __init__(self, what: Callable[..., None] | str, *args: object) -> None:
+    def __init__(self, what: Callable[..., None] | str, *args: object, imports: tuple[str, ...] = ()) -> None:
         self.returncode: int | None = None
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         (given, stdin), (stdout, said), (stderr, complained) = os.pipe(), os.pipe(), os.pipe()
@@ -58,7 +60,7 @@ class Child:
         else:
             self._process = None
             self._code, ended = os.pipe()
-            job = Job(what.__module__, what.__name__, tuple(map(str, args)), environment)
+            job = Job(what.__module__, what.__name__, tuple(map(str, args)), environment, imports)
             own = [given, said, complained, ended]
             with _STARTING:  # by one of several threads
                 parent = _warm_parent()
@@ -151,12 +153,15 @@ class Child:
 
 
 @contextmanager
-def children(*calls: tuple[Any, ...]) -> Iterator[list[Child]]:
-    """Start a child for each (function or code, *arguments). All that is left of them at the end is killed."""
+def children(*calls: tuple[Any, ...], imports: tuple[str, ...] = ()) -> Iterator[list[Child]]:
+    """Start a child for each (function or code, *arguments). All that is left of them at the end is killed.
+
+    Those of functions find the `imports` made.
+    """
     started: list[Child] = []
     try:
         for what, *args in calls:
-            started.append(Child(what, *args))
+            started.append(Child(what, *args, imports=imports))
         yield started
     finally:
         for child in started:
@@ -185,17 +190,16 @@ async def eventually_async(condition: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(0.001)
 
 
-_HOLD = """
-import apsw, sys
-db = apsw.Connection(sys.argv[1])
-db.set_busy_timeout(60_000)
-db.execute("BEGIN IMMEDIATE")
-print("held", flush=True)
-sys.stdin.readline()
-db.execute("ROLLBACK")
-db.close()
-print("released", flush=True)
-"""
+def _hold(path: str) -> None:
+    """Hold the write lock of a file until told to let go: the body of a process."""
+    db = apsw.Connection(path)
+    db.set_busy_timeout(60_000)
+    db.execute("BEGIN IMMEDIATE")
+    print("held", flush=True)
+    sys.stdin.readline()
+    db.execute("ROLLBACK")
+    db.close()
+    print("released", flush=True)
 
 
 class Lock:
@@ -215,5 +219,5 @@ class Lock:
 @contextmanager
 def locked(path: Path) -> Iterator[Lock]:
     """Have another process hold the write lock until `release`, or the end of the block."""
-    with children((_HOLD, path)) as (child,):
+    with children((_hold, path)) as (child,):
         yield Lock(child)

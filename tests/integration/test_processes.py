@@ -31,7 +31,7 @@ from tests.integration.turns import (
 from tests.store.speech import gives_up_after
 from tests.tiers import first
 
-WRITERS, TURNS = 6, 200
+WRITERS, TURNS = 6, 100
 
 
 @pytest.fixture

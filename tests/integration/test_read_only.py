@@ -21,7 +21,10 @@ CHANGES: list[Callable[[Any], object]] = [
     lambda store: store.save_snapshot("looked-at"),
     lambda store: store.fork("looked-at", "another"),
     lambda store: store.erase("looked-at"),
+    lambda store: store.erase("looked-at", expected_version=1),
     lambda store: store.erase_all(prefix="looked-at"),
+    lambda store: store.erase_all(where={"user": "u"}),
+    lambda store: store.get_turn("looked-at", "key"),
     lambda store: store.compact(),
     lambda store: store.lease("looked-at"),
     lambda store: store.begin_effect("looked-at", "refund"),
@@ -38,6 +41,7 @@ def test_a_server_can_be_read_and_every_change_is_refused(kind: str, servers: Se
     with everturn.open(url, **options) as store:
         store.erase("looked-at")
         store.add_messages("looked-at", TURN)
+        store.set_facts("looked-at", {"user": "u"})
         before = store.state("looked-at")
     with everturn.open(url, read_only=True, **options) as store:
         assert store.state("looked-at") == before

@@ -149,34 +149,37 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def refusing(servers: Servers) -> Iterator[str]:
+    """The URL of a schema that has a session, and in which PostgreSQL refuses every new row."""
+    with everturn.open(servers.postgres.url, schema="refusing", warnings=False) as store:
+        store.add_messages("a", [ChatMessage("user", BODY)])
+    with psycopg.connect(servers.postgres.url, autocommit=True) as beside:
+        tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'refusing' AND tablename <> 'schema_versions'"
+        for (table,) in beside.execute(tables).fetchall():
+            beside.execute(f"ALTER TABLE refusing.{table} ADD CHECK (false) NOT VALID")
+        yield f"{servers.postgres.url}?schema=refusing"
+        beside.execute("DROP SCHEMA refusing CASCADE")
+
+
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", ["blocking", "async"])
 def test_a_row_that_postgresql_refuses_is_not_quoted(
-    servers: Servers, caplog: pytest.LogCaptureFixture, kind: str, change: str
+    refusing: str, caplog: pytest.LogCaptureFixture, kind: str, change: str
 ) -> None:
     """`DETAIL: Failing row contains (...)` is in the driver's error, which tracebacks show as the cause."""
-    url = f"{servers.postgres.url}?schema=secrets_{kind}_{list(CHANGES).index(change)}"
-    schema = url.partition("=")[2]
-    with everturn.open(url, warnings=False) as store:
-        store.add_messages("a", [ChatMessage("user", BODY)])
-    with psycopg.connect(servers.postgres.url, autocommit=True) as beside:
-        named = "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s"
-        for (table,) in beside.execute(f"{named} AND relkind = 'r' AND relname <> 'schema_versions'", (schema,)):
-            beside.execute(f'ALTER TABLE "{schema}"."{table}" ADD CHECK (false) NOT VALID')
 
     async def awaited() -> None:
-        async with await everturn.open_async(url, timeout=2, warnings=False) as store:
+        async with await everturn.open_async(refusing, timeout=2, warnings=False) as store:
             await CHANGES[change](store)
 
     def blocking() -> None:
-        with everturn.open(url, timeout=2, warnings=False) as store:
+        with everturn.open(refusing, timeout=2, warnings=False) as store:
             CHANGES[change](store)
 
     told = told_by(caplog, blocking if kind == "blocking" else lambda: asyncio.run(awaited()))
     assert "check constraint" in told
     assert [word for word in (BODY, LABEL, KEY, NOTE, "Failing row") if word in told] == []
-    with psycopg.connect(servers.postgres.url, autocommit=True) as beside:
-        beside.execute(f'DROP SCHEMA "{schema}" CASCADE')
 
 
 @pytest.mark.parametrize("change", CHANGES)

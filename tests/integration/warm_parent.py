@@ -1,14 +1,16 @@
 """Forks the children of tests from a process that has imported their modules: a child costs a fork, not its imports.
 
-A framework takes one to three seconds of processor to import. Run as a script by `WarmParent`, once for each process of
-pytest. It runs nothing of a module but its import, opens nothing, and starts no thread. When pytest is gone, it ends
-its children and itself.
+A framework takes one to three seconds of processor to import, and a backend, which a store imports when it is opened,
+0.1 to 0.5. Run as a script by `WarmParent`, once for each process of pytest. It runs nothing of a module but its
+import, opens nothing, and starts no thread. When pytest is gone, it ends its children and itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import gc
 import importlib
 import os
 import pickle
@@ -23,6 +25,13 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 _SIZE = 4  # bytes of the length in front of a job, and of an exit code
+# Modules of the backends that are imported when a URL is opened: each child would import them anew.
+_OPENED = (
+    "everturn.backends.sqlite.async_backend",
+    "everturn.backends.redis.backend",
+    "everturn.backends.postgres.async_backend",
+    "everturn.store.aio",
+)
 
 
 class Job(NamedTuple):
@@ -32,6 +41,7 @@ class Job(NamedTuple):
     name: str
     args: tuple[str, ...]
     environment: dict[str, str]
+    imports: tuple[str, ...] = ()  # more modules to import before the fork
 
 
 class WarmParent:
@@ -80,6 +90,8 @@ def _serve(line: socket.socket) -> Job:
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     codes: dict[int, int] = {}  # where the exit code of each child goes
+    for module in _OPENED:
+        importlib.import_module(module)
     while True:
         if woken in select.select([line, woken], [], [])[0]:
             woken.recv(4096)
@@ -92,8 +104,10 @@ def _serve(line: socket.socket) -> Job:
                     os.killpg(pid, signal.SIGKILL)
             sys.exit()
         job: Job = pickle.loads(_received(line, int.from_bytes(header, "big")))
-        with contextlib.suppress(Exception):  # then the child fails, and tells why
-            importlib.import_module(job.module)
+        for module in (job.module, *job.imports):
+            with contextlib.suppress(Exception):  # then the child fails, and tells why
+                importlib.import_module(module)
+        gc.freeze()  # else a child that ends looks through all that was imported, and so copies it: up to two seconds
         pid = os.fork()
         if not pid:
             os.setsid()
@@ -133,3 +147,9 @@ if __name__ == "__main__":
     _result = getattr(importlib.import_module(_job.module), _job.name)(*_job.args)
     if asyncio.iscoroutine(_result):
         asyncio.run(_result)
+    # As Python ends, but for its modules: to take six frameworks apart takes two seconds.
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, and for those of executors
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -705,7 +705,8 @@ class Walk(RuleBasedStateMachine):
         if (session := self.models[namespace].live(name)) is not None:
             self.half_compacted.add(session.life)
             left = {
-                version for (version,) in self.sql.execute("SELECT version FROM changes WHERE session = ?", (plan.no,))
+                version
+                for (version,) in self.sql.execute("SELECT version FROM changes WHERE session = ?", (plan.number,))
             }
             assert left.issuperset(change.version for change in session.log[-self.remembered :])
             session.log = [change for change in session.log if change.version in left]

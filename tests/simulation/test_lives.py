@@ -18,7 +18,8 @@ from everturn.backends.redis.client import Sender
 from everturn.backends.redis.topology import SingleServer
 from everturn.backends.redis.transport.resp import Command
 from everturn.backends.redis.url import Node
-from everturn.store.operations import Operations, Settings
+from everturn.store.operations import Operations
+from everturn.store.options import Settings
 from tests.simulation.hosts import EPOCH, Clock, Host
 from tests.simulation.records import message
 from tests.simulation.redis_server import RedisServer

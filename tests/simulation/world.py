@@ -19,7 +19,8 @@ from everturn.core.prompts import is_in_view
 from everturn.errors import CorruptEntry
 from everturn.store.entry_reader import EntryReader
 from everturn.store.lease_holder import LeaseHolder
-from everturn.store.operations import Operations, Settings
+from everturn.store.operations import Operations
+from everturn.store.options import Settings
 from tests.simulation import histories
 from tests.simulation.hosts import EPOCH, Clock, Host, simulated_time
 from tests.simulation.judge import Judge

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-# Imported for the children: the store imports a driver when its URL is opened.
-import psycopg  # noqa: F401
-import psycopg_pool  # noqa: F401
-import redis  # noqa: F401
-
 import everturn
 from everturn import ChatMessage
 

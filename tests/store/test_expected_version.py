@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from everturn import InvalidInput, VersionConflict
@@ -130,3 +131,43 @@ def test_one_of_two_who_expect_the_same_version_wins(store: Any) -> None:
         say(store, "a", "theirs", expected_version=1)
     assert receipt.version == 2
     assert words(store, "a") == ["1", "mine"]
+
+
+@pytest.mark.parametrize("version", [2**53, 2**63, 2**64, 10**400])
+def test_a_version_that_no_session_reaches_is_a_conflict(store: Any, version: int) -> None:
+    before = say(store, "a", "1")
+    for expected in (version, msgspec.structs.replace(before, version=version)):
+        with pytest.raises(VersionConflict) as caught:
+            say(store, "a", "2", expected_version=expected)
+        assert caught.value.actual == 1
+    assert words(store, "a") == ["1"]
+
+
+@pytest.mark.parametrize("life", ["a\0b", "\ud800", "x" * 600, 5, None, b"x"])
+def test_a_receipt_with_a_life_that_is_none_is_refused(store: Any, life: Any) -> None:
+    receipt = msgspec.structs.replace(say(store, "a", "1"), life=life)
+    with pytest.raises(InvalidInput) as caught:
+        say(store, "a", "2", expected_version=receipt)
+    assert caught.value.path == "expected_version.life"
+    assert words(store, "a") == ["1"]
+
+
+@pytest.mark.parametrize("version", [None, -1, True, 1.0, "1"])
+def test_a_receipt_with_a_version_that_is_none_is_refused(store: Any, version: Any) -> None:
+    receipt = msgspec.structs.replace(say(store, "a", "1"), version=version)
+    with pytest.raises(InvalidInput) as caught:
+        say(store, "a", "2", expected_version=receipt)
+    assert caught.value.path == "expected_version.version"
+    assert words(store, "a") == ["1"]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "", "x" * 600, 5, None])
+def test_a_snapshot_with_an_id_that_is_none_is_refused(store: Any, name: Any) -> None:
+    say(store, "a", "1")
+    snapshot = msgspec.structs.replace(store.save_snapshot("a"), id=name)
+    for call in (store.rollback, store.rollback_to_snapshot, store.delete_snapshot, store.diff):
+        with pytest.raises(InvalidInput):
+            call("a", snapshot)
+    for read in (store.get_history, store.get_context, store.state):
+        with pytest.raises(InvalidInput):
+            read("a", at=snapshot)

@@ -23,36 +23,25 @@ MODULES = {
 DRIVERS = {"apsw", "sqlite3", "redis", "valkey", "psycopg", "psycopg_pool", "fakeredis"}
 # The parts that each part may import; a name stands for all that is below it.
 CORE = ["everturn.errors", "everturn.model", "everturn.core"]
-EVENTS = ["everturn.events", "everturn.telemetry", "everturn.health_report", "everturn.held_lease"]
+EVENTS = ["everturn.events", "everturn.telemetry"]
 PROTOCOLS = ["everturn.backend", "everturn.transfer.protocol", "everturn.transfer.session_lines"]
 # Whose subject is a bare driver, or a file that is not ours: to be measured, shown losing turns, brought in.
 BARE = ("everturn.bench", "everturn.cli.demo.stores", "everturn.cli.foreign.read_sqlite")
 WORDS = ("JSON", "MESSAGE", "Entry")
 MAY_IMPORT = {
     "everturn.errors": [],
-    "everturn.copy_report": [],
-    "everturn.effect": [],
-    "everturn.session_info": [],
-    "everturn.model": [
-        "everturn.errors",
-        "everturn.copy_report",
-        "everturn.effect",
-        "everturn.session_info",
-        "everturn._pydantic",
-    ],
+    "everturn.model": ["everturn.errors", "everturn._pydantic", "everturn.model"],
     "everturn._pydantic": ["everturn.model"],
     "everturn.core": CORE,
     "everturn.private_files": ["everturn.errors"],
     "everturn.telemetry": [],
-    "everturn.health_report": [],
-    "everturn.held_lease": [],
     "everturn.events": ["everturn.core", "everturn.telemetry"],
     "everturn.backend": [*CORE, "everturn.transfer.protocol", "everturn.transfer.session_lines"],
     "everturn.transfer.protocol": [*CORE, "everturn.transfer.session_lines"],
     "everturn.transfer.session_lines": CORE,
     "everturn.backends": [*CORE, *EVENTS, *PROTOCOLS, "everturn.private_files", "everturn.backends"],
     "everturn.store": [*CORE, *EVENTS, *PROTOCOLS, "everturn.store"],
-    "everturn.ui": [*CORE, "everturn.held_lease", "everturn.ui"],
+    "everturn.ui": [*CORE, "everturn.ui"],
     "everturn.transfer": [
         *CORE,
         *PROTOCOLS,

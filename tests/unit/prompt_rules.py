@@ -5,6 +5,8 @@ OpenAI, Chat Completions (https://platform.openai.com/docs/guides/function-calli
      (https://github.com/agno-agi/agno/issues/3105). Followed means directly: no other message may stand between.
   O2 "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
      (https://github.com/miurla/morphic/issues/136): also a second answer to one call is none.
+  O3 "Invalid 'messages[1].tool_calls': empty array. Expected an array with minimum length 1"
+     (https://github.com/openai/openai-python/issues/2061)
 
 Anthropic, Messages (https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use, "Handling results
 from client tools", and the errors of its API):
@@ -42,6 +44,8 @@ def refused_by_openai(messages: Sequence[ChatMessage]) -> str | None:
     """Return the rule that the prompt breaks; None if there is none."""
     owed: list[str] = []
     for message in messages:
+        if message.tool_calls == []:
+            return f"O3: {message}"
         results = results_in_order(message)
         if not results:
             if owed:

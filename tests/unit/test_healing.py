@@ -23,6 +23,7 @@ messages_of_any_kind = st.one_of(
     st.builds(ChatMessage, st.sampled_from(["user", "assistant", "system", "developer"]), st.sampled_from("xyz")),
     st.builds(lambda calls: ChatMessage("assistant", None, tool_calls=calls), lists_of_calls),
     st.builds(lambda calls, text: ChatMessage("assistant", text, tool_calls=calls), lists_of_calls, st.just("so")),
+    st.builds(lambda text: ChatMessage("assistant", text, tool_calls=[]), st.one_of(st.none(), st.just("no calls"))),
     st.builds(ChatMessage, st.just("assistant"), st.lists(st.one_of(texts, uses), min_size=1, max_size=3)),
     st.builds(lambda name, text: ChatMessage("tool", text, tool_call_id=name), ids, st.sampled_from("rst")),
     st.builds(ChatMessage, st.just("tool"), st.just("nobody asked")),
@@ -95,6 +96,7 @@ def test_no_call_and_no_word_is_lost(messages: list[ChatMessage]) -> None:
         ([calling("a"), hello, answer("a")], [calling("a"), answer("a"), hello]),
         ([calling("a"), answer("a"), answer("a", "again")], [calling("a"), answer("a")]),
         ([answer("a"), hello], [hello]),
+        ([ChatMessage("assistant", "hi", tool_calls=[]), hello], [ChatMessage("assistant", "hi"), hello]),
         ([ChatMessage("tool", "no id"), hello], [hello]),
         ([using("a"), ChatMessage("user", [part("a"), TEXT])], [using("a"), ChatMessage("user", [part("a"), TEXT])]),
         (

@@ -21,7 +21,7 @@ from everturn.backends.sqlite.packed_rows import (
     packed,
     unpacked,
 )
-from everturn.backends.sqlite.row_checksums import facts, of_lines
+from everturn.backends.sqlite.row_checksums import column_sum, of_lines
 from everturn.core.codec import Draft, checksum, encode
 
 AT = 1_700_000_000.0
@@ -37,7 +37,7 @@ drafts = st.lists(
 
 
 def row(run: PackedRow, turn: int = 1) -> tuple[Any, ...]:
-    checksums = None if run.lines is None else of_lines(run.lines, facts(run.seq, turn, run.count, AT))
+    checksums = None if run.lines is None else of_lines(run.lines, column_sum(run.seq, turn, run.count, AT))
     return run.seq, AT, run.checksum, run.body, run.kind, turn, run.count, checksums
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from everturn import MemoryStoreBackendError
 from everturn.backend import drive
-from everturn.store.retries import RetryingSender, Settings
+from everturn.store.options import Settings
+from everturn.store.retries import RetryingSender
 
 
 class Runtime:
@@ -37,7 +38,7 @@ def failing(face: Runtime, late: MemoryStoreBackendError) -> MemoryStoreBackendE
 
     sender = RetryingSender(None, Settings(timeout=0.3), face)  # type: ignore[arg-type]  # nothing is asked of a backend
     with pytest.raises(MemoryStoreBackendError) as caught:
-        drive(sender.call(send))
+        drive(sender.send_with_retries(send))
     return caught.value
 
 
@@ -64,7 +65,7 @@ def test_a_refusal_does_not_hide_an_attempt_that_may_have_been_applied() -> None
 
     sender = RetryingSender(None, Settings(timeout=60), Runtime())  # type: ignore[arg-type]  # nothing is asked of a backend
     with pytest.raises(MemoryStoreBackendError, match="no answer") as caught:
-        drive(sender.call(send))
+        drive(sender.send_with_retries(send))
     assert caught.value.outcome == "unknown"
 
 
@@ -77,7 +78,7 @@ def test_an_attempt_is_not_the_cause_of_the_next_ones_fault() -> None:
 
     sender = RetryingSender(None, Settings(timeout=60), Runtime())  # type: ignore[arg-type]  # nothing is asked of a backend
     with pytest.raises(MemoryStoreBackendError, match="attempt 2") as caught:
-        drive(sender.call(send))
+        drive(sender.send_with_retries(send))
     assert caught.value.__context__ is None
 
 
@@ -100,7 +101,7 @@ def test_a_request_that_is_refused_each_time_is_never_in_doubt(timeout: float) -
 
     sender = RetryingSender(None, Settings(timeout=timeout), face)  # type: ignore[arg-type]  # nothing is asked of a backend
     with pytest.raises(MemoryStoreBackendError, match="a read-only replica") as caught:
-        drive(sender.call(send))
+        drive(sender.send_with_retries(send))
     assert caught.value.outcome == "not_written"
     assert attempts[-1] > 100.0 + 0.8 * timeout  # it may have become a master by then
 
@@ -115,7 +116,7 @@ def test_a_call_is_sent_again_until_its_time_is_over(timeout: float) -> None:
 
     sender = RetryingSender(None, Settings(timeout=timeout), face)  # type: ignore[arg-type]  # nothing is asked of a backend
     with pytest.raises(MemoryStoreBackendError):
-        drive(sender.call(send))
+        drive(sender.send_with_retries(send))
     # Else the latest attempt could be applied long after its caller heard that it may not have been.
     assert 0 < 100.0 + timeout - face.now < 0.01
     assert len(attempts) < 20 + 4 * timeout

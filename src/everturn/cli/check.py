@@ -290,7 +290,7 @@ def _checked(
 
 
 def _closed(run: Environment, report: RunReport) -> RunReport:
-    """Close the environment. An error of that is one more complaint: what was found is reported even so."""
+    """Close the environment. If that fails, the error joins the complaints; the findings are reported all the same."""
     import msgspec
 
     try:
@@ -315,7 +315,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def _finish(report: RunReport, files: ReportFiles) -> NoReturn:
-    """Write the report everywhere. A file that cannot be written takes no other along; its error is raised last."""
+    """Write the report everywhere. A file that cannot be written does not stop the others; its error is raised last."""
     from everturn.testing.report import append_summary, terminal, write_badge, write_html, write_json
 
     writers = (write_json, write_html, write_badge, append_summary)

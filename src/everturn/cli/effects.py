@@ -13,8 +13,8 @@ from rich.text import Text
 from everturn.cli.arguments import JSON, opened, session_in
 from everturn.cli.output import clean, console, print_json
 from everturn.errors import InvalidInput, Unsupported
-from everturn.held_lease import HeldLease
 from everturn.model import Effect
+from everturn.model.held_lease import HeldLease
 from everturn.store.sync import MemoryStore
 from everturn.ui.descriptions import effect_in_words
 
@@ -76,7 +76,7 @@ def effects(
 
 
 def _all_sessions(store: MemoryStore, prefix: str) -> Iterator[str]:
-    """Yield the ids of all sessions. What is found is told at once: it is a request for each session."""
+    """Yield the ids of all sessions. The command prints each finding at once, because each session takes a request."""
     page = None
     while True:
         found = store.sessions(prefix, limit=PAGE, page=page)

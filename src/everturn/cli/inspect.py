@@ -20,8 +20,8 @@ from everturn.cli.entry_windows import forward, latest, look
 from everturn.cli.output import clean, console, print_json, print_paged
 from everturn.core.numbers import count, lasting, size
 from everturn.errors import SessionNotFound
-from everturn.held_lease import HeldLease
 from everturn.model import Change, Effect, Entry, SessionInfo, Snapshot
+from everturn.model.held_lease import HeldLease
 from everturn.store.sync import MemoryStore
 from everturn.ui.descriptions import change_in_words, expiry, facts_in_words, lease_in_words
 from everturn.ui.times import at_time

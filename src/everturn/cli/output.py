@@ -26,7 +26,7 @@ _ANY_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u
 
 
 def clean(text: str) -> str:
-    """The text on one line, control characters as escapes: others wrote it, and a terminal would obey."""
+    """Put the text on one line, control characters as escapes: others wrote it, and a terminal would obey it."""
     return _ANY_CONTROL.sub(_escaped, text)
 
 

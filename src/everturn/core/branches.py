@@ -30,7 +30,7 @@ class Branches:
         self._entries: list[int] = [0]
         depths = [0]
         for seq, leads_to in sorted(jumps):
-            after = min(max(leads_to, 0), seq - 1)  # a damaged one must not lead round in a circle; verify tells of it
+            after = min(max(leads_to, 0), seq - 1)  # no way round in a circle by a damaged jump; verify reports it
             parent = self.stretch_of(after)
             skip = self._skips[parent]
             far = self._skips[skip]

@@ -280,8 +280,7 @@ def _split(body: bytes, struct: type[msgspec.Struct]) -> tuple[dict[str, Any], d
 
 
 def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> tuple[bytes | None, int]:
-    """Decode only the embedding of a stored summary, as float32 bytes, and how far a state must hide entries for the
-    summary to be in view (`hides`). Raises CorruptEntry."""
+    """Decode two parts of a stored summary: its embedding, as float32 bytes, and its `hides`. Raises CorruptEntry."""
     if checksum(SUMMARY, body) != check:
         raise damaged(session_id, seq)
     try:
@@ -295,10 +294,10 @@ def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> tuple[by
 
 
 def hides(extra: dict[str, JSON] | None, covers: tuple[int, int]) -> int:
-    """Return up to which seq a state must hide entries for a summary to be in view; 0: it always is.
+    """Return the seq up to which a state must hide entries so that the summary is in view. 0: it is always in view.
 
-    A summary that a fold wrote stands for entries that the fold hid. Once undo has shown these again it stands for
-    nothing, though it is still on the path: turns that came later follow it there.
+    The summary of a fold stands for entries that the fold hid. When undo shows these entries again, the summary stands
+    for nothing, and is not in view. It stays on the path, because turns that came later follow it there.
     """
     return covers[1] if extra is not None and extra.get(FOLD_MARK) is True else 0
 

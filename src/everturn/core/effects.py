@@ -16,8 +16,8 @@ STARTED, FINISHED, FAILED = "started", "finished", "failed"
 class BeginEffect(msgspec.Struct, frozen=True, gc=False):
     """Begin an effect, unless it was begun before. `request` is JSON, or None; `by` says who begins it.
 
-    One that failed may begin again. One that is started may begin again only if its attempt is `repeats`. The request
-    of the attempt before stands, unless there is another.
+    An effect that failed may begin again. An effect that is started may begin again only if `repeats` is the number of
+    its attempt. A new attempt without a request keeps the request of the attempt before.
     """
 
     key: str
@@ -59,10 +59,11 @@ class EndEffect(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoredEffect(msgspec.Struct, frozen=True, gc=False):
-    """The row of an effect. `began` and `ended` are the versions of the changes that did so (0: it has not ended).
+    """The row of an effect. `began` is the version of the change that began it, `ended` of the change that ended it, or
+    0.
 
-    `token` is that of the lease it was begun under (0: none). Bodies are JSON. `held` is no part of the row: whether
-    that lease is still held at the moment of the answer.
+    `token` is the token of the lease that the effect was begun under (0: none). Bodies are JSON. `held` is not stored:
+    it says whether that lease is still held at the moment of the answer.
     """
 
     key: str

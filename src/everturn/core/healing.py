@@ -38,11 +38,12 @@ def heal(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     An unanswered call gets a synthetic error result. A result that answers no call, or answers one that has its result,
     is left out. A result that stands further back moves up to its call; words that came between them follow it. A call
     whose id was used before gets another (`c1_2`), as does its result: a result answers the nearest call before it.
-    Messages that need nothing of this are returned as they are. Healing twice changes nothing.
+    An empty list of calls goes: the API of OpenAI refuses it, though some servers return it. Messages that need nothing
+    of this are returned as they are. Healing twice changes nothing.
     """
     if not any(map(_concerns_tools, messages)):
         return list(messages)
-    return _Healing(messages).healed()
+    return _Healing([_without_empty_calls(message) for message in messages]).healed()
 
 
 def _concerns_tools(message: ChatMessage) -> bool:
@@ -55,6 +56,14 @@ def _concerns_tools(message: ChatMessage) -> bool:
 
 
 _TYPES = ("tool_use", "tool_result")
+
+
+def _without_empty_calls(message: ChatMessage) -> ChatMessage:
+    """Return the message itself, or one without its empty list of tool calls."""
+    if message.tool_calls is None or message.tool_calls:
+        return message
+    content = "" if message.content is None else message.content
+    return msgspec.structs.replace(message, tool_calls=None, content=content)
 
 
 class _Healing:

@@ -20,10 +20,10 @@ CLOCK_SLACK = 60.0  # seconds: a lease that ends later than the longest one coul
 
 
 class LeaseRequest(msgspec.Struct, frozen=True, gc=False):
-    """Take, renew or release the lease of a session. `holder` is the random name of the one that takes it.
+    """Take, renew or release the lease of a session.
 
-    `token` is that of the lease to renew or release (0: whichever this holder has); `seconds` is how long it is taken,
-    or held on to, from now.
+    `holder` is the name of the caller, which no other lease has. `token` is the token of the lease to renew or release
+    (0: whichever this holder has). `seconds` is how long the lease lasts from now.
     """
 
     session_id: str
@@ -75,13 +75,13 @@ def holder_name(worker: str, since: float, random: str) -> str:
 
 
 def told_by(holder: str) -> tuple[str, float | None]:
-    """Read the worker, and the moment it asked, from the name of a holder. Names of before 0.2 are random alone."""
+    """Read the worker, and the moment at which it asked, from a holder's name. A purely random name has neither."""
     parts = holder.rsplit(":", 2)
     return (parts[0], float(parts[1])) if len(parts) == 3 else ("", None)
 
 
 def held_longest(holders: Iterable[str], now: float) -> float | None:
-    """Return for how many seconds the first of these holders has had its lease, at most; None if none of them tells."""
+    """Return for how many seconds the earliest of these holders has had its lease, at most. None: no name tells."""
     asked = [since for _, since in map(told_by, holders) if since is not None]
     return max(now - min(asked), 0.0) if asked else None
 
@@ -99,7 +99,8 @@ def is_held(row: LeaseRow | None, life: str, now: float) -> bool:
 
 
 def is_fenced_off(claim: LeaseClaim, row: LeaseRow | None, life: str, now: float) -> bool:
-    """Whether a change that names this lease must be refused: another has it, or its time is over, or the life is."""
+    """Whether a change that names this lease must be refused: another worker has it, its time is over, or its life is
+    over."""
     if row is None or not is_held(row, life, now):
         return True
     return row.token != claim.token or claim.holder not in ("", row.holder)

@@ -110,10 +110,10 @@ class Reach(msgspec.Struct, frozen=True, gc=False):
 def reach(states: Iterable[State], jumps: Iterable[Jump]) -> Reach:
     """Collect the entries that any of these states shows. The work grows with states plus jumps, not their product.
 
-    It goes from the newest stretch of the log to the oldest. A stretch collects demands: up to which entry, and hidden
-    up to where. They come from states whose head is in it, and from stretches that follow it. Paths that leave a
-    stretch all go on at the same entry, so that the stretch makes one demand of its parent: with the lowest floor and
-    the lowest cleared of its own, which show the most.
+    It goes from the newest stretch of the log to the oldest. Each stretch has demands: a seq up to which it is shown,
+    and the floor and cleared of a state. A demand comes from a state whose head is in the stretch, or from a stretch
+    that follows it. All paths that leave a stretch go on at the same entry of its parent. So the stretch makes one
+    demand of its parent: with the lowest floor and the lowest cleared of its own demands, which show the most.
     """
     log = Branches(jumps)
     demands: list[list[tuple[int, int, int]]] = [[] for _ in log.firsts]  # up to which seq, floor, cleared
@@ -141,7 +141,7 @@ def reach(states: Iterable[State], jumps: Iterable[Jump]) -> Reach:
 
 
 def out_of(needed: Reach, states: Sequence[State], jumps: Iterable[Jump]) -> list[bool]:
-    """Tell of each state whether it shows an entry that is not within `needed`."""
+    """Tell for each state whether it shows an entry that is not within `needed`."""
     log = Branches(jumps)
     whole = log.gaps(needed.whole)
     anything = log.gaps(merge([*needed.whole, *needed.summaries]))

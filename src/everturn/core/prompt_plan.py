@@ -132,7 +132,8 @@ class PromptPlan:
         planner.add_plain([message.seq or 0 for message in messages], turns[::-1], tokens, sizes)
 
     def _tokens_until_over(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Count the tokens of messages, newest first, up to one that cannot fit: a tokenizer takes long. Then 0."""
+        """Count the tokens of messages, newest first. Messages after the first that cannot fit get 0: a tokenizer is
+        slow."""
         bounds = self._bounds
         if bounds.count_tokens is None:
             return bounds.tokens_of(messages)

@@ -69,8 +69,9 @@ def summary_message(summary: Summary) -> ChatMessage:
 def leading(messages: Sequence[ChatMessage], floor: int) -> tuple[list[ChatMessage], bool]:
     """Choose the system messages that a prompt begins with, from the first messages of a history, in order.
 
-    They are those that a trim kept, up to the floor, and behind it those before the first message of another role.
-    Returns them, and whether such a message is there: else there may be more of them behind these.
+    These are the system messages that a trim kept, up to the floor, and above the floor those before the first message
+    of another role. Returns them, and whether such another message was found: if not, there may be more of them further
+    on.
     """
     found: list[ChatMessage] = []
     for message in messages:
@@ -82,14 +83,16 @@ def leading(messages: Sequence[ChatMessage], floor: int) -> tuple[list[ChatMessa
 
 
 def is_in_view(summary: Summary, state: State) -> bool:
-    """Whether a state that has the summary on its path shows it: a fold's only while it hides what the fold hid."""
+    """Whether a state shows a summary on its path. The summary of a fold is shown only while the fold's entries are
+    hidden."""
     return hides(summary.extra, summary.covers) <= state.floor
 
 
 def standing_for_hidden(summaries: Iterable[Summary], state: State) -> tuple[Summary, ...]:
     """Choose the summaries that stand for messages that a trim or fold hides, in order of the seqs they cover.
 
-    Of two, one of which covers all of the other, the newer one is taken; an older one that covers more stays.
+    A summary is left out if a newer one covers all that it covers. An older summary that covers more than a newer one
+    stays.
     """
     chosen: list[Summary] = []
     for summary in sorted(summaries, key=lambda one: -(one.seq or 0)):
@@ -102,5 +105,5 @@ def standing_for_hidden(summaries: Iterable[Summary], state: State) -> tuple[Sum
 
 
 def is_fold(summary: Summary) -> bool:
-    """Whether a fold wrote it."""
+    """Whether a fold wrote the summary."""
     return hides(summary.extra, summary.covers) > 0

@@ -80,7 +80,7 @@ class TrimPlanner:
         self._count = 0
         self._tokens = 0
         self._size = 0
-        # Of turns that are too far back for what may stay, only one is ever needed: the first, if there is no other.
+        # Of the turns that are too far back to fit, only the first is kept, in case there is no other start.
         self._starts: list[_Start] = []
         # Results whose call was not seen yet, and in which turn. If the call shows up, that turn and those before it
         # down to the call's are no start. Some models use an id again: the nearest call before a result is its own.

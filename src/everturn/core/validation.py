@@ -16,6 +16,7 @@ from everturn.errors import InvalidInput
 from everturn.model import JSON
 
 MAX_NESTING = 200
+LONGEST_SHOWN = 200  # characters of a value in an error message
 
 
 def check(value: JSON, path: str) -> None:
@@ -100,7 +101,7 @@ def _look(value: JSON, path: str, depth: int) -> None:
 
 def _look_at_key(key: object, path: str) -> None:
     if not isinstance(key, str):
-        raise InvalidInput(f"the key {key!r} is {name_of(key)}; JSON keys are strings", path=path)
+        raise InvalidInput(f"the key {shown(key)} is {name_of(key)}; JSON keys are strings", path=path)
     _check_encodable(str(key), f"{path}.{key!a}" if not key.isascii() else f"{path}.{key}")
 
 
@@ -152,6 +153,15 @@ def refuse(value: object, path: str) -> NoReturn:
 
 def _spelt(number: float) -> str:
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def shown(value: object) -> str:
+    """Show a value in an error message: as Python writes it, cut off where that is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than some thousand digits
+        return f"a {name_of(value)} of very many digits"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def name_of(value: object) -> str:

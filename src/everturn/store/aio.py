@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from everturn.backend import Backend
 from everturn.errors import InvalidInput
-from everturn.health_report import Health
-from everturn.held_lease import HeldLease
 from everturn.model import (
     JSON,
     Change,
@@ -37,12 +35,16 @@ from everturn.model import (
     Turn,
     VerifyReport,
 )
+from everturn.model.health import Health
+from everturn.model.held_lease import HeldLease
 from everturn.store.effects import Result
 from everturn.store.fold import Embed, Summarize
 from everturn.store.lease_holder import LeaseHolder
 from everturn.store.leases import AsyncLease
 from everturn.store.observed import observed
-from everturn.store.operations import Operations, Settings
+from everturn.store.operations import Operations
+from everturn.store.options import Settings
+from everturn.store.own_thread import in_own_thread
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -62,11 +64,9 @@ class AsyncRuntime:
         await sleep(seconds)
 
     async def offload(self, think: Callable[[], T]) -> T:
-        from asyncio import to_thread
+        return await in_own_thread(think)
 
-        return await to_thread(think)
-
-    async def answer(self, awaitable: Awaitable[T]) -> T:
+    async def answer(self, awaitable: Awaitable[T], path: str) -> T:  # noqa: ARG002 - as Runtime has it
         return await awaitable
 
 
@@ -299,7 +299,7 @@ class AsyncMemoryStore:
                 cut off. None: all of them.
             before: Return only messages with a `seq` below this one.
             after: Return only messages with a `seq` above this one.
-            at: Read the state of then: a snapshot, its id, or a version. None: the present state.
+            at: Read a past state: a snapshot, its id, or a version. None: the present state.
             heal: Make it a prompt that models accept. A tool call without a result gets one that says so; a result that
                 answers no call, or answers one twice, is left out; a late result moves up to its call. Nothing is
                 written.
@@ -355,7 +355,7 @@ class AsyncMemoryStore:
                 a token, and 1,000 for an image or a file.
             max_messages: Return at most this many messages.
             max_bytes: Return at most this many bytes, as JSON: many images exceed the size of a request first.
-            at: Read the state of then: a snapshot, its id, or a version. None: the present state.
+            at: Read a past state: a snapshot, its id, or a version. None: the present state.
             heal: Make it a prompt that models accept, as `get_history` does.
 
         Returns:
@@ -398,7 +398,9 @@ class AsyncMemoryStore:
                 used in this session, or a rollback has dropped its turn.
 
         Raises:
+            InvalidInput: The key is no text of 1 to 512 bytes without NUL.
             CorruptEntry: A stored entry is damaged or missing.
+            Unsupported: The store was opened with `read_only`: a key is looked up where changes are made.
             MemoryStoreBackendError: The backend failed.
         """
         self._refuse_other_loops()
@@ -769,17 +771,17 @@ class AsyncMemoryStore:
         ```
 
         At most one worker holds it. A change that names it is refused from the moment another worker has it, or its
-        time is over; also if nothing else has changed, and however long its worker slept. It hinders neither reads nor
-        changes that name no lease. It is no change itself: the version and the TTL stay. An absent session can be
+        time is over; also if nothing else has changed, and however long its worker slept. Reads, and changes that name
+        no lease, go on as without it. It is no change itself: the version and the TTL stay. An absent session can be
         leased, and stays absent. A child of `os.fork` does not hold it.
 
         Args:
             session_id: Names the conversation.
             seconds: How long it lasts unless it is renewed: above 0, a day at most. Time is the backend's.
-            wait: How many seconds to wait for it while another worker holds it. It is asked for again from time to
-                time, at most some times a second.
-            renew: Renew it in the background, three times as often as needed, until the block ends. Without: call
-                `renew()` of the lease.
+            wait: How many seconds to wait for it while another worker holds it. The store asks for it again from
+                time to time, a few times a second at most.
+            renew: Renew it in the background, three times as often as needed, until the block ends. False: call its
+                `renew()` yourself.
 
         Returns:
             The lease, with its `token` and `until`, and the methods `renew` and `release`.
@@ -1056,7 +1058,7 @@ class AsyncMemoryStore:
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
             new_session_id: Names the copy. There must be no session of this name.
-            at: Read the state of then: a snapshot, its id, or a version. None: the present state.
+            at: Read a past state: a snapshot, its id, or a version. None: the present state.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
@@ -1159,8 +1161,8 @@ class AsyncMemoryStore:
         Your function gets the oldest messages, and the summary that stands before them, if there is one. It is called
         outside of every lock and time-out: it may ask a model, and take minutes. The summary and the turns it stands
         for then change places in one request. Turns that others appended meanwhile stay in view. If another fold, a
-        rollback, a clear or a trim came first, or your function raises, nothing is written. Of workers that fold one
-        session at once, one calls its function.
+        rollback, a clear or a trim came first, or your function raises, nothing is written. If several workers fold
+        one session at once, only one of them calls its function.
 
         ```python
         summarize = lambda messages, earlier: f"They said hello, and {len(messages)} things more."  # ask a model here
@@ -1344,7 +1346,7 @@ class AsyncMemoryStore:
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
-            at: Read the state of then: a snapshot, its id, or a version. None: the present state.
+            at: Read a past state: a snapshot, its id, or a version. None: the present state.
             kind: Return only entries of this kind: "message", "tool_call", "summary", or that of a Record.
             before: Return only entries with a `seq` below this one.
             after: Return only entries with a `seq` above this one.
@@ -1362,13 +1364,13 @@ class AsyncMemoryStore:
         return await observed(self._operations.state(session_id, at=at, kind=kind, before=before, after=after))
 
     async def info(self, session_id: str) -> SessionInfo:
-        """Return facts about a session: version, counts, sizes, times. Costs the same at any length.
+        """Return numbers of a session: version, counts, sizes, times. Costs the same at any length.
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
 
         Returns:
-            The facts. Reading them does not refresh the TTL.
+            The numbers, and the facts of the session. Reading them does not refresh the TTL.
 
         Raises:
             SessionNotFound: There is no such session.

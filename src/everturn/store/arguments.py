@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from everturn.backend import At, LeaseClaim
+from everturn.core.validation import shown
 from everturn.errors import InvalidInput
 from everturn.model import Context, Receipt, SessionState, Snapshot
 from everturn.store.lease_holder import LeaseHolder
@@ -21,7 +22,7 @@ def checked_id(session_id: object, path: str = "session_id") -> str:
             raise InvalidInput(f"must be a string, not {type(session_id).__name__}", path=path)
         session_id = plain(session_id)
     if session_id.isascii() and 0 < len(session_id) <= LONGEST_ID and "\0" not in session_id:
-        return session_id  # as most are
+        return session_id  # as most ids
     return _checked_text(session_id, path)
 
 
@@ -69,7 +70,7 @@ def checked_count(number: object, path: str, least: int = 0) -> int:
     if type(number) is not int:
         raise InvalidInput(f"must be a whole number, not {type(number).__name__}", path=path)
     if number < least:
-        raise InvalidInput(f"must be at least {least}, not {number}", path=path)
+        raise InvalidInput(f"must be at least {least}, not {shown(number)}", path=path)
     return min(number, LARGEST_COUNT)
 
 
@@ -102,14 +103,17 @@ def checked_expectation(expected: object) -> tuple[int | None, str | None]:
     if expected is None:
         return None, None
     if isinstance(expected, Receipt | SessionState | Context):
-        return expected.version, expected.life
+        # One that was read from JSON has checked nothing: a backend would refuse it in words of its own.
+        if expected.life != "":
+            checked_id(expected.life, "expected_version.life")
+        return checked_count(expected.version, "expected_version.version"), expected.life
     if type(expected) is not int or expected < 0:
         raise InvalidInput(
             "is a version (0 for a session that must not exist), a Receipt, a SessionState or a Context, "
-            f"not {expected if type(expected) is int else type(expected).__name__}",
+            f"not {shown(expected) if type(expected) is int else type(expected).__name__}",
             path="expected_version",
         )
-    return expected, None
+    return min(expected, LARGEST_COUNT), None
 
 
 def checked_at(at: object, path: str = "at") -> At:
@@ -126,7 +130,7 @@ def checked_at(at: object, path: str = "at") -> At:
 def checked_snapshot(snapshot: object, path: str = "snapshot") -> str:
     """Read the id of a Snapshot, or check an id. Raises InvalidInput."""
     if isinstance(snapshot, Snapshot):
-        return snapshot.id
+        snapshot, path = snapshot.id, f"{path}.id"
     if isinstance(snapshot, str):
         return _checked_text(snapshot, path)
     raise InvalidInput(f"is a Snapshot or its id, not {type(snapshot).__name__}", path=path)
@@ -142,4 +146,4 @@ def checked_claim(session_id: str, lease: object) -> LeaseClaim | None:
         return lease.claim
     if type(lease) is int and lease > 0:
         return LeaseClaim(min(lease, LARGEST_COUNT))
-    raise InvalidInput(f"is a lease of the session, or its token, not {lease!r}", path="lease")
+    raise InvalidInput(f"is a lease of the session, or its token, not {shown(lease)}", path="lease")

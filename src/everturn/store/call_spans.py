@@ -43,9 +43,9 @@ def kind_of(name: str) -> str:
 
 
 class CallSpan:
-    """Measures a call for the length of a `with` block, and has a span for it unless it is a read outside any trace.
+    """Measures a call for the length of a `with` block, and makes a span for it, except for a read outside any trace.
 
-    A read of its own would be a trace of one span, and most calls are reads (decision 061).
+    Such a read would be a trace of one span, and most calls are reads (decision 061).
     """
 
     __slots__ = ("_begun", "_context", "_name", "_sdk", "_session_id", "_source", "_span")

@@ -72,13 +72,13 @@ class ChangeSender(RetryingSender):
     ) -> ChangeOutcome:
         """Send one change as `_change` does. Returns the backend's answer, also for the refusal `also`."""
         request = self._request(session_id, action, key, expected, content, call, lease=lease)
-        outcome = await self.call(partial(self._attempt, request), deadline)
+        outcome = await self.send_with_retries(partial(self._attempt, request), deadline)
         if outcome.status is not Status.APPLIED and outcome.status is not also:
-            self._look_closer(outcome, request, named)
+            self._raise_refusal(outcome, request, named)
         return outcome
 
-    def _look_closer(self, outcome: ChangeOutcome, request: ChangeRequest, named: Any) -> None:
-        """Tell of a change that had been made before. Raises the error for a refusal."""
+    def _raise_refusal(self, outcome: ChangeOutcome, request: ChangeRequest, named: Any) -> None:
+        """Report a change that had been made before. Raises the error for a refusal."""
         if outcome.status is Status.REPLAYED:
             self.tell_replay(outcome, request.session_id)
         elif outcome.status not in DONE:
@@ -97,7 +97,7 @@ class ChangeSender(RetryingSender):
     ) -> ChangeRequest:
         session_id, call, ttl = checked_id(session_id), call or urandom(16), self.settings.ttl
         if key is None and expected is None and lease is None:
-            return ChangeRequest(session_id, action, call, ttl)  # as most are
+            return ChangeRequest(session_id, action, call, ttl)  # as in most calls
         version, life = checked_expectation(expected)
         digests = (None, None) if key is None else digests_of(key, action.kind, content)
         claim = None if lease is None else self._lease_claim(session_id, lease)
@@ -109,7 +109,7 @@ class ChangeSender(RetryingSender):
             raise Unsupported("this backend has no leases: it implements everturn.backend.Backend without `lease`")
         return checked_claim(session_id, lease)
 
-    def _attempt(self, request: ChangeRequest, retry: bool, by: float) -> Coroutine[Any, Any, ChangeOutcome]:  # noqa: FBT001 - as `call` has it
+    def _attempt(self, request: ChangeRequest, retry: bool, by: float) -> Coroutine[Any, Any, ChangeOutcome]:  # noqa: FBT001 - as `send_with_retries` has it
         return self.backend.change(msgspec.structs.replace(request, retry=True) if retry else request, by)
 
 

@@ -22,6 +22,7 @@ from everturn.backend import (
     Undo,
 )
 from everturn.core import codec
+from everturn.core.validation import shown
 from everturn.errors import InvalidInput
 from everturn.model import (
     JSON,
@@ -182,9 +183,9 @@ class ChangeOperations(ChangeSender):
         action = Append(drafts, messages, dimension, after)
         content = () if key is None else _content_of(action)
         request = self._request(session_id, action, key, expected, content, lease=lease)
-        outcome = await self.call(partial(self._attempt, request))
+        outcome = await self.send_with_retries(partial(self._attempt, request))
         if outcome.status is not Status.APPLIED:
-            self._look_closer(outcome, request, after)
+            self._raise_refusal(outcome, request, after)
         return receipt_of(request.session_id, outcome)
 
     # --- the head ----------------------------------------------------------------------------------------------------
@@ -294,7 +295,8 @@ class ChangeOperations(ChangeSender):
     ) -> Receipt:
         """Let the session expire this long after its latest change; None: never. Raises SessionNotFound."""
         if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds <= LONGEST_TTL):
-            raise InvalidInput(f"is a number of seconds above 0, or None for no limit, not {seconds!r}", path="seconds")
+            told = f"is a number of seconds above 0, or None for no limit, not {shown(seconds)}"
+            raise InvalidInput(told, path="seconds")
         action = SetTTL(None if seconds is None else float(seconds))
         return await self._change(
             session_id, action, key, expected_version, (repr(action.seconds).encode(),), lease=lease
@@ -329,7 +331,7 @@ class ChangeOperations(ChangeSender):
             version,
             life,
         )
-        outcome = await self.call(
+        outcome = await self.send_with_retries(
             lambda retry, by: self.backend.fork(msgspec.structs.replace(request, retry=retry), by)
         )
         if outcome.status in (Status.EXISTS, Status.KEY_REUSED):

@@ -164,7 +164,8 @@ class StateParts:
     async def summaries(self, rows: Sequence[EntryRow]) -> tuple[Summary, ...] | None:
         """Choose the newest summaries that stand for hidden messages, back to the newest that a fold wrote.
 
-        `rows` are the latest ones, which came along; if no fold wrote one of these, all are read. None: it has moved.
+        `rows` are the latest summaries, which came with the first page. If a fold wrote none of these, all summaries
+        are read. None: the session has moved.
         """
         found = [codec.decode(self._session_id, row[4], *row[:4]) for row in rows]
         in_view = self._in_view(found)
@@ -176,7 +177,7 @@ class StateParts:
             reader = EntryReader(self._session_id, SUMMARY)
             return await self._reads.backend.read(query, reader.take, by), reader.entries
 
-        reading, entries = await self._reads.call(send, self._deadline)
+        reading, entries = await self._reads.send_with_retries(send, self._deadline)
         if reading.status is not Status.FOUND or not is_of(reading, self._first):
             return None
         return prompts.standing_for_hidden(self._in_view(entries), self._state)

@@ -14,6 +14,7 @@ import msgspec
 
 from everturn.backend import BeginEffect, ChangeOutcome, ChangeRequest, EffectsReading, EndEffect, Status, StoredEffect
 from everturn.core import codec
+from everturn.core.validation import shown
 from everturn.errors import (
     CorruptEntry,
     EffectInDoubt,
@@ -32,6 +33,7 @@ from everturn.store.worker_name import NamedWorker
 Result = TypeVar("Result")
 _WRITTEN = (Status.APPLIED, Status.REPLAYED)
 _decode = msgspec.json.decode
+LONGEST_MESSAGE = 10_000  # characters of the message of an error of `do` that are kept
 
 
 class EffectOperations(ChangeOperations, NamedWorker):
@@ -71,7 +73,7 @@ class EffectOperations(ChangeOperations, NamedWorker):
             row = await self._row(session_id, name, outcome.life, deadline)
         is_new = outcome.status in _WRITTEN and row.status == "started" and row.began == outcome.version
         effect = effect_of(session_id, row, is_new=is_new)
-        if not is_new and None not in (request, effect.request) and effect.request != request:
+        if not is_new and None not in (request, effect.request) and not _are_same(effect.request, request):
             raise _other(session_id, f"the effect {name!r} was begun with another request", outcome.life, row.began)
         return effect, row.held
 
@@ -120,7 +122,7 @@ class EffectOperations(ChangeOperations, NamedWorker):
         body = self._json(value, "result" if status == "finished" else "error")
         action = EndEffect(name, status, body, checked_label(note, "note"), checked_count(attempt, "attempt"))
         request = self._request(session_id, action, None, expected, (), lease=self._lease_claim(session_id, lease))
-        outcome = await self.call(partial(self._attempt, request))
+        outcome = await self.send_with_retries(partial(self._attempt, request))
         if outcome.status in _WRITTEN:
             return receipt_of(session_id, outcome)
         return _refused_end(request, action, outcome, value)
@@ -135,7 +137,7 @@ class EffectOperations(ChangeOperations, NamedWorker):
         read = getattr(self.backend, "effects", None)
         if read is None:
             raise Unsupported("this backend has no effects: it implements everturn.backend.Backend without `effects`")
-        reading: EffectsReading = await self.call(lambda _, by: read(session_id, by), deadline)
+        reading: EffectsReading = await self.send_with_retries(lambda _, by: read(session_id, by), deadline)
         return reading
 
     async def _row(self, session_id: str, key: str, life: str, deadline: float) -> StoredEffect:
@@ -173,6 +175,7 @@ class EffectOperations(ChangeOperations, NamedWorker):
             raise InvalidInput(f"is a function without arguments, not {type(do).__name__}", path="do")
         if iscoroutinefunction(do) and not self.runtime.awaits:
             raise InvalidInput("is a coroutine function; a blocking store takes plain functions", path="do")
+        _check_failures(failures)
         effect, held = await self._begun(session_id, key, request, 0, None, lease)
         if effect.status == "started":
             claim = self._lease_claim(session_id, lease)
@@ -206,9 +209,10 @@ class EffectOperations(ChangeOperations, NamedWorker):
         """Call `do`. If it raises one of `failures`, end the effect as failed; else it stays in doubt."""
         try:
             answer = await self.runtime.offload(do)
-            return await self.runtime.answer(answer) if isawaitable(answer) else answer
+            return await self.runtime.answer(answer, "do") if isawaitable(answer) else answer
         except failures as exc:
-            error = {"type": type(exc).__name__, "message": str(exc)}
+            message = str(exc).encode("utf-8", "backslashreplace").decode()  # it may name a file whose name is no UTF-8
+            error = {"type": type(exc).__name__, "message": message[:LONGEST_MESSAGE]}
             await self.fail_effect(session_id, effect.key, error, attempt=effect.attempt)
             raise
         except BaseException as exc:
@@ -223,6 +227,23 @@ class EffectOperations(ChangeOperations, NamedWorker):
             limit = f"{self.settings.max_message_bytes:,} (option max_message_bytes)"
             raise InvalidInput(f"{len(body):,} bytes is over the limit of {limit}", path=path)
         return body
+
+
+def _check_failures(failures: object) -> None:
+    """Check the errors that say that nothing was done: before it is begun, since Python looks at them after. Raises
+    InvalidInput."""
+    for kind in failures if isinstance(failures, tuple) else (failures,):
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise InvalidInput(f"is a class of errors, or a tuple of these, not {shown(kind)}", path="failures")
+
+
+def _are_same(one: JSON, other: JSON) -> bool:
+    """Whether two JSON values are the same. In Python, 1 and True are equal; as JSON, they are not."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_are_same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_are_same, one, other))
+    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
 
 
 def effect_of(session_id: str, row: StoredEffect, *, is_new: bool = False) -> Effect:
@@ -281,7 +302,7 @@ def _refused_end(request: ChangeRequest, action: EndEffect, outcome: ChangeOutco
     effect = effect_of(session_id, row)
     if outcome.status is Status.EFFECT_REPEATED:
         raise in_doubt(session_id, effect, in_progress=row.held)
-    if effect.status == action.status and value == (effect.result if action.status == "finished" else effect.error):
+    if effect.status == action.status and _are_same(effect.result if row.status == "finished" else effect.error, value):
         return Receipt(session_id, outcome.life, row.ended, replayed=True)
     told = f"the effect {action.key!r} has {row.status} before, at version {row.ended}"
     if effect.status == action.status:

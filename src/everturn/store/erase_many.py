@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
+from inspect import iscoroutinefunction
 from typing import Any
 
 import msgspec
 
 from everturn import events
 from everturn.backend import Erasure, Query, Where, has_facts
+from everturn.core.validation import shown
 from everturn.errors import InvalidInput
 from everturn.model import ErasureReceipt, SessionInfo
 from everturn.store.arguments import LONGEST_ID, checked_search
 from everturn.store.facts import where_argument
 from everturn.store.maintenance import MaintenanceOperations
 
+LATEST = 10**11  # seconds since 1970: in three thousand years. A greater whole number may be no float
 PAGE = 100  # sessions that are listed at a time
 BESIDE = "#"  # adapters keep `user#state` beside `user/...`, and `thread#namespace` beside `thread`
 
@@ -40,6 +42,8 @@ class EraseManyOperations(MaintenanceOperations):
         facts alone, it is looked at again, and left alone if it has them no more. Raises InvalidInput if nothing is
         given: that would erase everything.
         """
+        if progress is not None and (not callable(progress) or iscoroutinefunction(progress)):
+            raise InvalidInput(f"is a plain function of a receipt, not {type(progress).__name__}", path="progress")
         prefix = checked_search(prefix, "prefix", LONGEST_ID)
         wanted = _SessionsToErase(where_argument(self.backend, where), _moment(changed_before))
         if not prefix and not wanted.facts and wanted.before is None:
@@ -61,11 +65,11 @@ class EraseManyOperations(MaintenanceOperations):
         return await self._scrubbed(total)
 
     async def _erased(self, session: SessionInfo | None, wanted: _SessionsToErase) -> ErasureReceipt | None:
-        """Erase a session while it is one that is asked for. None: it is none any more."""
+        """Erase a session if it still belongs to the selection. None: it does not any more."""
         remove: Any = getattr(self.backend, "remove_session", self.backend.erase)
         while session is not None and wanted.includes(session):
             guard = self._erase_guard(session.version if wanted.is_conditional else None)
-            erasure: Erasure = await self.call(
+            erasure: Erasure = await self.send_with_retries(
                 lambda _, by, session=session, guard=guard: remove(session.session_id, session.life, by, **guard)  # type: ignore[misc]
             )
             if not erasure.spared:
@@ -73,7 +77,9 @@ class EraseManyOperations(MaintenanceOperations):
             if not wanted.facts or wanted.before is not None:
                 return None  # it has ended, and another life begun; or somebody came back to it
             query = Query(session.session_id, limit=0)
-            reading = await self.call(lambda _, by, query=query: self.backend.read(query, lambda _: None, by))  # type: ignore[misc]
+            reading = await self.send_with_retries(
+                lambda _, by, query=query: self.backend.read(query, lambda _: None, by)  # type: ignore[misc]
+            )
             session = reading.session
         return None
 
@@ -82,7 +88,7 @@ class EraseManyOperations(MaintenanceOperations):
         for each in with_sessions_beside(prefix):
             page: str | None = None
             while True:
-                found = await self.call(
+                found = await self.send_with_retries(
                     lambda _, by, each=each, page=page: self.backend.sessions(each, PAGE, page, None, by, **facts)  # type: ignore[misc]
                 )
                 for session in found.sessions:
@@ -95,7 +101,7 @@ class EraseManyOperations(MaintenanceOperations):
         scrub = getattr(self.backend, "scrub", None)
         if scrub is None or not total.sessions:
             return total
-        is_clean = await self.call(lambda _, by: scrub(by))
+        is_clean = await self.send_with_retries(lambda _, by: scrub(by))
         fields = {name: getattr(total, name) for name in total.__struct_fields__}
         return ErasureReceipt(**fields | {"complete": total.complete and is_clean})
 
@@ -108,7 +114,7 @@ class _SessionsToErase(msgspec.Struct, frozen=True):
 
     @property
     def is_conditional(self) -> bool:
-        """Whether a session may cease to be one of them by a change."""
+        """Whether a change can take a session out of the selection."""
         return bool(self.facts) or self.before is not None
 
     def includes(self, session: SessionInfo) -> bool:
@@ -125,10 +131,14 @@ def _moment(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, datetime):
-        return value.timestamp()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidInput(f"is a datetime, or seconds since 1970 as time.time(), not {value!r}", path="changed_before")
-    return float(value)
+        try:
+            return value.timestamp()
+        except (OverflowError, ValueError, OSError):  # in the year 1 or 9999, by the zone of this machine
+            raise InvalidInput(f"is {value}, which has no time since 1970", path="changed_before") from None
+    if type(value) not in (int, float) or not -LATEST <= value <= LATEST:  # type: ignore[operator]  # a number
+        told = f"is a datetime, or seconds since 1970 as time.time(), not {shown(value)}"
+        raise InvalidInput(told, path="changed_before")
+    return float(value)  # type: ignore[arg-type]  # a number
 
 
 def _plus(total: ErasureReceipt, one: ErasureReceipt) -> ErasureReceipt:

@@ -7,7 +7,8 @@ from paying the model twice (decision 040); it is not needed for correctness.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import isawaitable
@@ -16,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from everturn.backend import ChangeOutcome, Fold, Query, State, Status
+from everturn.backend import ChangeOutcome, Fold, LeaseClaim, Query, State, Status
 from everturn.core import codec
 from everturn.core.trimming import TrimCut, TrimPlanner
 from everturn.errors import InvalidInput, MemoryStoreBackendError
@@ -36,6 +37,7 @@ Summarize: TypeAlias = Callable[[list[ChatMessage], Summary | None], Any]
 """A function from the oldest messages, and the summary before them, to a text or a Summary. It may be a coroutine."""
 Embed: TypeAlias = Callable[[str], Collection[float] | Awaitable[Collection[float]]]
 
+_NO_NUMBERS = (str, bytes, bytearray, Mapping, AbstractSet)  # iterable, but no numbers in order
 LEASE_SECONDS = 300.0  # how long a worker that died keeps others from folding
 FOLDS = "everturn:fold:"  # with a digest behind it, the name of the lease of a session's folds; no session has it
 
@@ -52,7 +54,7 @@ class FoldPlan(msgspec.Struct, frozen=True):
 
     @property
     def covers(self) -> tuple[int, int]:
-        """The seqs that the summary stands for: from those of the summary before to the last message that goes."""
+        """First and last seq that the summary stands for, with those of the summary before it."""
         first, last = self.messages[0].seq or 1, self.messages[-1].seq or 1
         return min(first, self.earlier.covers[0]) if self.earlier else first, last
 
@@ -71,7 +73,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
         embed: Embed | None = None,
         key: str | None = None,
         expected_version: Expected = None,
-        lease: Leased = None,
+        lease: Leased | LeaseClaim = None,
     ) -> Receipt | None:
         """Hide the oldest turns behind a summary, so that at most the bounds stay. Undoable, in one step.
 
@@ -90,6 +92,9 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
         if max_messages is None and max_tokens is None:
             raise InvalidInput("give max_messages or max_tokens", path="max_messages")
         session_id = checked_id(session_id)
+        # What is no version, or no lease of the session, is refused before a model is paid.
+        checked_expectation(expected_version)
+        lease = self._lease_claim(session_id, lease)
         content = msgspec.json.encode([bounds.max_messages, bounds.max_tokens])
         if key is not None and (first := await self._first_use(session_id, key)) is not None:
             return first
@@ -169,27 +174,31 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
 
     async def _summarized(self, plan: FoldPlan, summarize: Summarize, embed: Embed | None) -> codec.Draft:
         """Ask the model for the summary, and encode it. Raises InvalidInput for anything but a text or a Summary."""
-        made = await self._asked(partial(summarize, list(plan.messages), plan.earlier))
+        made = await self._asked(partial(summarize, list(plan.messages), plan.earlier), "summarize")
         if isinstance(made, str):
             made = Summary(made, None, plan.covers)
         if not isinstance(made, Summary):
             raise InvalidInput(f"returned {type(made).__name__}, not a text or a Summary", path="summarize")
         if not isinstance(made.text, str) or not made.text.strip():
             raise InvalidInput("returned no text; nothing was folded", path="summarize")
+        extra: Any = made.extra or {}
+        if not isinstance(extra, dict):
+            told = f"returned a Summary with an extra that is no dict but {type(extra).__name__}"
+            raise InvalidInput(f"{told}; nothing was folded", path="summarize")
         embedding = made.embedding
         if embedding is None and embed is not None:
-            numbers = await self._asked(partial(embed, made.text))
-            if not isinstance(numbers, Iterable):
+            numbers = await self._asked(partial(embed, made.text), "embed")
+            if not isinstance(numbers, Iterable) or isinstance(numbers, _NO_NUMBERS):
                 raise InvalidInput(f"returned {type(numbers).__name__}, not numbers; nothing was folded", path="embed")
             embedding = tuple(numbers)
-        extra = (made.extra or {}) | {codec.FOLD_MARK: True}
+        extra = extra | {codec.FOLD_MARK: True}
         summary = Summary(made.text, embedding, plan.covers, extra=extra)
         return codec.encode(summary, "summary", self.settings.max_message_bytes)
 
-    async def _asked(self, ask: Callable[[], Any]) -> Any:
+    async def _asked(self, ask: Callable[[], Any], path: str) -> Any:
         """Call a function of the caller where it holds up no event loop; await its result if that is a coroutine."""
         answer = await self.runtime.offload(ask)
-        return await self.runtime.answer(answer) if isawaitable(answer) else answer
+        return await self.runtime.answer(answer, path) if isawaitable(answer) else answer
 
     # --- the lease ---------------------------------------------------------------------------------------------------
 

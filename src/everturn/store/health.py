@@ -8,7 +8,7 @@ import msgspec
 
 from everturn.core.masking import masked
 from everturn.errors import MemoryStoreError
-from everturn.health_report import Health
+from everturn.model.health import Health
 from everturn.store.retries import RetryingSender
 
 

@@ -42,7 +42,7 @@ class KeyLookup(ChangeOperations):
         digests = codec.digest(checked), codec.digest(b"get_turn")
         request = ChangeRequest(checked_id(session_id), _NOTHING, new_call(), self.settings.ttl, *digests)
         # Never marked as a retry: there is nothing that an earlier attempt can have written.
-        outcome = await self.call(lambda _, by: self.backend.change(request, by))
+        outcome = await self.send_with_retries(lambda _, by: self.backend.change(request, by))
         if outcome.status not in (Status.KEY_REUSED, Status.REPLAYED):
             return None
         return msgspec.structs.replace(receipt_of(session_id, outcome), replayed=True)
@@ -59,5 +59,5 @@ class KeyLookup(ChangeOperations):
                 raise codec.missing(receipt.session_id, reading.first_missing)
             return reading.status, reading.session.life if reading.session else "", reader.entries
 
-        status, life, entries = await self.call(send)
+        status, life, entries = await self.send_with_retries(send)
         return entries if status is Status.FOUND and life == receipt.life else None

@@ -51,7 +51,8 @@ class LeaseHolder:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is known to be over, without asking the backend: a worker can look at it between two steps."""
+        """Whether the lease is known to be over. The backend is not asked, so a worker can look at this between two
+        steps."""
         return self._is_lost or self._is_released or time.monotonic() >= self._ends or self._pid != getpid()
 
     @property
@@ -63,7 +64,7 @@ class LeaseHolder:
             raise lease_lost(self.session_id, self._token, "it belongs to the process that this one was forked from")
         return LeaseClaim(self._token, self._holder)
 
-    def _take_over(self, outcome: LeaseOutcome, asked: float) -> None:
-        """Note the backend's answer to a request that was made at the moment `asked` (time.monotonic)."""
+    def _take_over(self, outcome: LeaseOutcome, asked: float, seconds: float) -> None:
+        """Note the backend's answer to a request for so many seconds, made at the moment `asked` (time.monotonic)."""
         self._token, self._until, self._pid = outcome.token, outcome.until, getpid()
-        self._ends = asked + self.seconds
+        self._ends = asked + seconds

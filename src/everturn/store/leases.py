@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from everturn.backend import LONGEST_LEASE, LeaseOutcome, LeaseReading, LeaseRequest, Status
 from everturn.core.leases import told_by
+from everturn.core.validation import shown
 from everturn.errors import InvalidInput, LeaseHeld, LeaseLost, MemoryStoreError, Unsupported
-from everturn.held_lease import HeldLease
+from everturn.model.held_lease import HeldLease
 from everturn.store.arguments import checked_id
 from everturn.store.lease_holder import LeaseHolder, lease_lost
 from everturn.store.observed import observed, run_observed
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from asyncio import Task
 
 FIRST_LOOK, LONGEST_LOOK = 0.01, 0.5  # seconds between two looks at a lease that is waited for
+LONGEST_WAIT = 10**11  # seconds: three thousand years. A greater whole number may be no float
 RENEWALS = 3  # in the time that a lease lasts: two may fail
 
 
@@ -34,8 +36,8 @@ def checked_lease_seconds(seconds: object) -> float:
     """Check how long a lease lasts. Raises InvalidInput."""
     if type(seconds) not in (int, float) or not 0 < seconds <= LONGEST_LEASE:  # type: ignore[operator]  # a number
         raise InvalidInput(
-            f"is a number of seconds above 0, up to {LONGEST_LEASE:,.0f} (a day), not {seconds!r}; a lease that is "
-            "needed for longer is renewed",
+            f"is a number of seconds above 0, up to {LONGEST_LEASE:,.0f} (a day), not {shown(seconds)}; a lease that "
+            "is needed for longer is renewed",
             path="seconds",
         )
     return float(seconds)  # type: ignore[arg-type]  # a number
@@ -52,7 +54,7 @@ class LeaseOperations(RetryingSender, NamedWorker):
             raise Unsupported(
                 "this backend tells no lease: it implements everturn.backend.Backend without `held_lease`"
             )
-        found: LeaseReading | None = await self.call(lambda _, by: look(session_id, by))
+        found: LeaseReading | None = await self.send_with_retries(lambda _, by: look(session_id, by))
         if found is None:
             return None
         by, since = told_by(found.holder)
@@ -61,8 +63,8 @@ class LeaseOperations(RetryingSender, NamedWorker):
     async def take_lease(self, lease: LeaseHolder, wait: float) -> LeaseOutcome:
         """Take the lease; while another has it, look again until `wait` seconds are over. Raises LeaseHeld."""
         if type(wait) not in (int, float) or not 0 <= wait < math.inf:
-            raise InvalidInput(f"is a number of seconds from 0 on, not {wait!r}", path="wait")
-        session_id, until, pause = lease.session_id, self.runtime.clock() + wait, FIRST_LOOK
+            raise InvalidInput(f"is a number of seconds from 0 on, not {shown(wait)}", path="wait")
+        session_id, until, pause = lease.session_id, self.runtime.clock() + min(wait, LONGEST_WAIT), FIRST_LOOK
         while True:
             outcome = await self.send_lease(lease, "take")
             left = until - self.runtime.clock()
@@ -102,10 +104,24 @@ class LeaseOperations(RetryingSender, NamedWorker):
             raise Unsupported("this backend has no leases: it implements everturn.backend.Backend without `lease`")
         request = LeaseRequest(lease.session_id, action, lease._holder, lease._token, lease.seconds)  # noqa: SLF001
         asked = time.monotonic()
-        outcome: LeaseOutcome = await self.call(lambda _, by: send(request, by))
+        try:
+            outcome: LeaseOutcome = await self.send_with_retries(lambda _, by: send(request, by))
+        except (MemoryStoreError, GeneratorExit):
+            raise
+        except BaseException:
+            # Cancelled, or interrupted: the request may have been applied, and nobody would hold the lease. The
+            # holder's name is enough to give it up.
+            if action == "take":
+                await self._give_up(lease)
+            raise
         if outcome.status is Status.APPLIED and action != "release":
-            lease._take_over(outcome, asked)  # noqa: SLF001
+            lease._take_over(outcome, asked, request.seconds)  # noqa: SLF001
         return outcome
+
+    async def _give_up(self, lease: LeaseHolder) -> None:
+        """Release a lease that this holder may have. Whatever hinders it: the lease frees itself by time."""
+        with contextlib.suppress(MemoryStoreError):
+            await self.send_lease(lease, "release")
 
 
 class Lease(LeaseHolder):
@@ -118,7 +134,8 @@ class Lease(LeaseHolder):
         super().__init__(checked_id(session_id), checked_lease_seconds(seconds), operations.worker_name)
         self._operations = operations
         self._renews = renew
-        self._ended = threading.Event()
+        self._has_ended = False
+        self._woken = threading.Event()
         self._renewer: threading.Thread | None = None
 
     def take(self, wait: float) -> Self:
@@ -130,17 +147,19 @@ class Lease(LeaseHolder):
         return self
 
     def renew(self, seconds: float | None = None) -> None:
-        """Hold on to it for so many seconds from now (None: as many as before). The token stays.
+        """Renew the lease for this many seconds from now (None: as many as before). Its token stays.
 
         Raises:
             LeaseLost: It is not in force any more, or was released. Nothing was changed.
         """
         self._refuse_if_over()
-        self.seconds = self.seconds if seconds is None else checked_lease_seconds(seconds)
+        if seconds is not None:
+            self.seconds = checked_lease_seconds(seconds)
+            self._woken.set()  # whoever renews it in the background waits for a part of the time of before
         run_observed(self._operations.renew_lease(self))
 
     def release(self) -> None:
-        """Give it up, so that another worker can take it at once.
+        """Give the lease up, so that another worker can take it at once.
 
         Raises:
             LeaseLost: It is not this worker's any more, or was released before. Nothing was changed.
@@ -157,20 +176,27 @@ class Lease(LeaseHolder):
 
     def _keep(self) -> None:
         """Renew it until it is released or lost. A fault is tried again: the lease lasts for a while."""
-        while not self._ended.wait(self.seconds / RENEWALS):
+        while True:
+            self._woken.wait(self.seconds / RENEWALS)
+            self._woken.clear()
+            if self._has_ended:
+                return
             try:
                 run_observed(self._operations.renew_lease(self))
             except LeaseLost:
                 return
             except MemoryStoreError:
-                continue
+                if self.is_lost:  # its time is over: nobody can renew it any more
+                    return
 
     def _stop(self) -> None:
-        self._ended.set()
+        self._has_ended = True
+        self._woken.set()
         if self._renewer is not None and self._renewer is not threading.current_thread():
             self._renewer.join()
 
     def __enter__(self) -> Self:
+        self._refuse_if_over()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -199,33 +225,37 @@ class AsyncLease(LeaseHolder):
         return self._take().__await__()
 
     async def _take(self) -> Self:
-        from asyncio import CancelledError, create_task
-
         if self._token:
+            self._refuse_if_over()
             return self
-        try:
-            await observed(self._operations.take_lease(self, self._wait))
-        except CancelledError:
-            # The request may have been applied, and nobody would hold it: the holder's name is enough to give it up.
-            with contextlib.suppress(MemoryStoreError, CancelledError):
-                await observed(self._operations.send_lease(self, "release"))
-            raise
+        await observed(self._operations.take_lease(self, self._wait))
         if self._renews:
-            self._renewer = create_task(self._keep(), name="everturn-lease")
+            self._renew_in_background()
         return self
 
+    def _renew_in_background(self) -> None:
+        from asyncio import create_task
+
+        self._renewer = create_task(self._keep(), name="everturn-lease")
+
     async def renew(self, seconds: float | None = None) -> None:
-        """Hold on to it for so many seconds from now (None: as many as before). The token stays.
+        """Renew the lease for this many seconds from now (None: as many as before). Its token stays.
 
         Raises:
             LeaseLost: It is not in force any more, or was released. Nothing was changed.
         """
         self._refuse_if_over()
-        self.seconds = self.seconds if seconds is None else checked_lease_seconds(seconds)
+        if seconds is not None:
+            self.seconds = checked_lease_seconds(seconds)
+            if self._renewer is not None:
+                try:
+                    await self._stop()  # it waits for a part of the time of before
+                finally:
+                    self._renew_in_background()
         await observed(self._operations.renew_lease(self))
 
     async def release(self) -> None:
-        """Give it up, so that another worker can take it at once.
+        """Give the lease up, so that another worker can take it at once.
 
         Raises:
             LeaseLost: It is not this worker's any more, or was released before. Nothing was changed.
@@ -249,7 +279,8 @@ class AsyncLease(LeaseHolder):
             except LeaseLost:
                 return
             except MemoryStoreError:
-                continue
+                if self.is_lost:  # its time is over: nobody can renew it any more
+                    return
 
     async def _stop(self) -> None:
         from asyncio import wait

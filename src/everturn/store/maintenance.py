@@ -63,7 +63,7 @@ class MaintenanceOperations(TrimOperations):
         life = named
         is_doubtful = False  # an attempt may have removed it, or may yet: another life that is there began later
 
-        async def send(_: bool, by: float) -> ErasureReceipt:  # noqa: FBT001 - see RetryingSender.call
+        async def send(_: bool, by: float) -> ErasureReceipt:  # noqa: FBT001 - see RetryingSender.send_with_retries
             nonlocal life, is_doubtful
             if named is None and not is_doubtful:
                 life = await self._life(query, by)
@@ -84,7 +84,7 @@ class MaintenanceOperations(TrimOperations):
                 raise MemoryStoreBackendError(text, outcome="not_written", transient=True)
             return erasure.receipt
 
-        receipt = await self.call(send)
+        receipt = await self.send_with_retries(send)
         entries, complete = receipt.entries, receipt.complete
         events.tell(events.ERASED, self.source, session_id=session_id, entries=entries, complete=complete)
         return receipt
@@ -130,9 +130,9 @@ class MaintenanceOperations(TrimOperations):
         """Compact one session (None: the remains of those that ended), a request for each step until none is left."""
         entries = size = 0
         if drop_undo:  # in the first request only: undo steps that others make later stay
-            step = await self.call(lambda _, by: self.backend.compact(session_id, by, drop_undo=True))
+            step = await self.send_with_retries(lambda _, by: self.backend.compact(session_id, by, drop_undo=True))
             entries, size = step.entries, step.bytes
-        while (step := await self.call(lambda _, by: self.backend.compact(session_id, by))).sessions:
+        while (step := await self.send_with_retries(lambda _, by: self.backend.compact(session_id, by))).sessions:
             entries, size = entries + step.entries, size + step.bytes
         return Compaction(1 if session_id is not None and entries else 0, entries, size)
 
@@ -160,7 +160,7 @@ class MaintenanceOperations(TrimOperations):
         return report
 
     async def _verified(self, session_id: str | None) -> tuple[int, list[Problem]]:
-        return await self.call(lambda _, by: self.backend.verify(session_id, by))
+        return await self.send_with_retries(lambda _, by: self.backend.verify(session_id, by))
 
     async def _at_each(self, act: Callable[[str], Awaitable[None]]) -> list[CorruptEntry]:
         """Do this with every session. Returns the errors of the damaged ones."""
@@ -176,8 +176,8 @@ class MaintenanceOperations(TrimOperations):
     async def every_name(self, unlisted: list[CorruptEntry]) -> AsyncIterator[str]:
         """Yield the names of all sessions, each at least once.
 
-        If damage keeps the backend from listing them, its error is added to `unlisted`, and the names follow that the
-        backend can find in another way.
+        If damage keeps the backend from listing them, its error is added to `unlisted`. Then it yields the names that
+        the backend can find in another way.
         """
         listed: set[str] = set()
         try:
@@ -187,7 +187,7 @@ class MaintenanceOperations(TrimOperations):
         except CorruptEntry as exc:
             unlisted.append(exc)
             find = getattr(self.backend, "surviving_sessions", None)
-            found: list[str] = [] if find is None else await self.call(lambda _, by: find(by))
+            found: list[str] = [] if find is None else await self.send_with_retries(lambda _, by: find(by))
             for name in found:
                 if name not in listed:
                     yield name
@@ -196,7 +196,9 @@ class MaintenanceOperations(TrimOperations):
         """Yield all sessions, by id, a page at a time. A session that is there throughout comes at least once."""
         page: str | None = None
         while True:
-            found = await self.call(lambda _, by, page=page: self.backend.sessions("", PAGE, page, None, by))  # type: ignore[misc]
+            found = await self.send_with_retries(
+                lambda _, by, page=page: self.backend.sessions("", PAGE, page, None, by)  # type: ignore[misc]
+            )
             for session in found.sessions:
                 yield session
             if (page := found.next) is None:

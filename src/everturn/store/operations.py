@@ -13,7 +13,6 @@ from everturn.store.fold import FoldOperations
 from everturn.store.health import HealthOperations
 from everturn.store.leases import LeaseOperations
 from everturn.store.reads import ReadOperations
-from everturn.store.retries import Runtime, Settings
 
 
 class Operations(
@@ -26,6 +25,3 @@ class Operations(
     HealthOperations,
 ):
     """Methods of a store. sync.py and aio.py document them, and lend a clock and a way to wait (Runtime)."""
-
-
-__all__ = ["Operations", "Runtime", "Settings"]

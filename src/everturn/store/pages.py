@@ -35,7 +35,7 @@ class PagedReads(RetryingSender):
                 return MessagePage(query, reading, reader.messages, reading.turns if query.front else None, [])
             return MessagePage(query, reading, reader.messages, reader.turns, reader.summaries)
 
-        page = await self.call(send, deadline)
+        page = await self.send_with_retries(send, deadline)
         if page.reading.first_missing:
             raise codec.missing(query.session_id, page.reading.first_missing)
         return page
@@ -43,7 +43,7 @@ class PagedReads(RetryingSender):
     async def _latest_page(
         self, session_id: str, at: At, size: int, deadline: float
     ) -> tuple[MessagePage, list[ChatMessage]]:
-        """Read the latest messages, and beside them those at the front of the history, as far as they came along."""
+        """Read the latest messages, and those at the front of the history that came in the same answer."""
         query = Query(session_id, MESSAGE, at, limit=size, front=True)
         page = await self._page(query, deadline)
         if not page.reading.cut:

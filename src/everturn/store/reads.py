@@ -14,6 +14,7 @@ from everturn.core import codec, prompts, text_search, tool_calls, vectors
 from everturn.core.codec import EntryRow
 from everturn.core.message_batches import MessageReader, OnCorrupt
 from everturn.core.paths import State
+from everturn.core.validation import shown
 from everturn.errors import InvalidInput
 from everturn.model import (
     MESSAGE,
@@ -94,7 +95,7 @@ class ReadOperations(RetryingSender):
         accept (core/healing.py). Raises CorruptEntry at a damaged or missing entry, unless `on_corrupt="skip"`.
         """
         if on_corrupt not in ("raise", "skip"):
-            raise InvalidInput(f"is 'raise' or 'skip', not {on_corrupt!r}", path="on_corrupt")
+            raise InvalidInput(f"is 'raise' or 'skip', not {shown(on_corrupt)}", path="on_corrupt")
         limit, before = checked_bound(limit, "limit"), checked_bound(before, "before")
         query = Query(
             *(checked_id(session_id), MESSAGE, checked_at(at), checked_bound(after, "after") or 0, before, limit),
@@ -227,7 +228,7 @@ class ReadOperations(RetryingSender):
     async def info(self, session_id: str) -> SessionInfo:
         """Return facts about the session, cheap at any length. Raises SessionNotFound."""
         query = Query(checked_id(session_id), limit=0)
-        reading = await self.call(lambda _, by: self.backend.read(query, _ignore, by))
+        reading = await self.send_with_retries(lambda _, by: self.backend.read(query, _ignore, by))
         if reading.session is None:
             raise no_session(session_id)
         return reading.session
@@ -235,7 +236,7 @@ class ReadOperations(RetryingSender):
     async def changes(self, session_id: str, limit: int = 100) -> list[Change]:
         """Return the latest changes, newest first. At least the latest 1,024 are remembered."""
         session_id, limit = checked_id(session_id), checked_count(limit, "limit")
-        return await self.call(lambda _, by: self.backend.changes(session_id, limit, by))
+        return await self.send_with_retries(lambda _, by: self.backend.changes(session_id, limit, by))
 
     async def sessions(
         self,
@@ -256,9 +257,9 @@ class ReadOperations(RetryingSender):
         if page is not None and not isinstance(page, str):
             raise InvalidInput("is the `next` of a page", path="page")
         if order not in (None, "recent"):
-            raise InvalidInput(f"is None or 'recent', not {order!r}", path="order")
+            raise InvalidInput(f"is None or 'recent', not {shown(order)}", path="order")
         facts, size = where_argument(self.backend, where), min(limit, LARGEST_PAGE)
-        return await self.call(lambda _, by: self.backend.sessions(prefix, size, page, order, by, **facts))
+        return await self.send_with_retries(lambda _, by: self.backend.sessions(prefix, size, page, order, by, **facts))
 
     async def find(self, text: str, *, session_id: str | None = None, limit: int = 50) -> list[Match]:
         """Find entries in the history of one session, or of all, that contain the text; newest first in each session.
@@ -284,15 +285,16 @@ class ReadOperations(RetryingSender):
             matches.clear()
             await self.backend.find(text, session_id, look_closer, by)
 
-        await self.call(send)
+        await self.send_with_retries(send)
         return [match for match in matches if await self._is_in_view(match)]
 
     async def _is_in_view(self, match: Match) -> bool:
-        """Whether a match is no summary of a fold that was undone."""
+        """Whether the history shows a match: a summary stays on the path when undo takes its fold back, and is not
+        shown."""
         if not isinstance(match.entry, Summary) or not prompts.is_fold(match.entry):
             return True
         query = Query(match.session_id, limit=0)
-        reading = await self.call(lambda _, by: self.backend.read(query, _ignore, by))
+        reading = await self.send_with_retries(lambda _, by: self.backend.read(query, _ignore, by))
         return prompts.is_in_view(match.entry, reading.state)
 
     async def _read(
@@ -304,7 +306,7 @@ class ReadOperations(RetryingSender):
             reader = new_reader()
             return await self.backend.read(query, reader.take, by), reader
 
-        reading, reader = await self.call(send, deadline)
+        reading, reader = await self.send_with_retries(send, deadline)
         refuse_absent_state(query, reading)
         return reading, reader
 

@@ -8,47 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from everturn import events
 from everturn.backend import Backend, ChangeOutcome
 from everturn.errors import MemoryStoreBackendError
+from everturn.store.options import Settings
+from everturn.store.runtime import Runtime
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.25
 operation: ContextVar[str] = ContextVar("operation", default="")  # the method that is under way, for events
-ANSWER_TIME = 0.1  # of the time-out: left for the answer to the latest attempt at a request that was refused each time
-
-
-class Settings(msgspec.Struct, frozen=True):
-    """The options every store has, whatever its backend."""
-
-    ttl: float | None = None
-    timeout: float = 5.0
-    max_message_bytes: int = 16 * 2**20
-    place: str = ""  # the URL without its password, for events
-
-
-class Runtime(Protocol):
-    """Differences between a blocking and an asynchronous store: its clock, its sleep, and where it computes."""
-
-    @property
-    def awaits(self) -> bool:
-        """Whether a caller's coroutine can be waited for."""
-
-    def clock(self) -> float:
-        """Tell the time, as time.monotonic does."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait, by blocking the thread or by leaving it to the event loop."""
-
-    async def offload(self, think: Callable[[], T]) -> T:
-        """Run a long computation where it holds up no event loop."""
-
-    async def answer(self, awaitable: Awaitable[T]) -> T:
-        """Wait for a caller's coroutine. Raises InvalidInput in a blocking store, which has no event loop."""
+ANSWER_TIME = 0.1  # the last part of the time-out, in which a request that was refused each time is not sent again
 
 
 class RetryingSender:
@@ -60,7 +31,7 @@ class RetryingSender:
         self.runtime = runtime
         self.source = source_of(backend, settings)
 
-    async def call(self, send: Callable[[bool, float], Awaitable[T]], deadline: float | None = None) -> T:
+    async def send_with_retries(self, send: Callable[[bool, float], Awaitable[T]], deadline: float | None = None) -> T:
         """Send a request until it is answered. `send` is called with whether it is a retry, and with the deadline.
 
         A call of several requests passes the `deadline` that they share; else it is the time-out from now. Raises
@@ -81,9 +52,11 @@ class RetryingSender:
         """Send a request again, whose first attempt ended in this error, until it is answered or time is up."""
         latest, doubtful = error, error.outcome == "unknown"
         pause, attempts, begun, told = FIRST_PAUSE, 0, self.runtime.clock(), ""
-        # A request that was refused each time is not in doubt. An attempt with no time for its answer would make it so.
+        # A request that was refused each time was certainly not applied. A last attempt without time for its answer
+        # would put that in doubt.
         refused_until = deadline - ANSWER_TIME * self.settings.timeout
-        # In doubt, up to the end: whoever hears "unknown" long before may see the request applied afterwards.
+        # A request in doubt is sent until the time-out: a caller who is told "unknown" long before that could see the
+        # request applied afterwards.
         while (
             latest.transient
             and (left := (deadline if doubtful else refused_until) - self.runtime.clock()) > FIRST_PAUSE
@@ -96,8 +69,8 @@ class RetryingSender:
             try:
                 answer = await send(True, deadline)  # noqa: FBT003
             except MemoryStoreBackendError as exc:
-                # The attempt that may have been applied is the one to tell of. A later refusal, or an attempt for which
-                # there was no time left, says less than the one before it.
+                # Raise the error of the attempt that may have been applied. A later refusal, or an attempt without any
+                # time left, says less.
                 if exc.outcome == "unknown" or not (doubtful or self.runtime.clock() >= deadline):
                     error = exc
                 latest, doubtful = exc, doubtful or exc.outcome == "unknown"

@@ -50,6 +50,8 @@ class TrimOperations(ChangeOperations, PagedReads):
             raise InvalidInput("give max_messages or max_tokens", path="max_messages")
         if (max_tokens is None) != (count_tokens is None):
             raise InvalidInput("max_tokens needs count_tokens, and the other way round", path="count_tokens")
+        if not isinstance(keep_system, bool):
+            raise InvalidInput(f"is True or False, not {type(keep_system).__name__}", path="keep_system")
         bounds = TrimBounds(max_messages, max_tokens, count_tokens, keep_system)
         content = msgspec.json.encode([max_messages, max_tokens, keep_system])
         deadline = self.runtime.clock() + self.settings.timeout

@@ -9,7 +9,7 @@ LONGEST_MACHINE = 63  # characters, as of a label in DNS; names of pods are long
 
 
 class NamedWorker:
-    """A store that has a name: effects that it began and leases that it holds tell it."""
+    """A store that has a name. Effects that it began, and leases that it holds, carry this name."""
 
     @property
     def worker_name(self) -> str:

@@ -36,7 +36,7 @@ class Endpoint:
 
     async def _send(self, send: Callable[[float], Awaitable[T]]) -> T:
         try:
-            return await self.store.call(lambda _, by: send(by))
+            return await self.store.send_with_retries(lambda _, by: send(by))
         except CorruptEntry as exc:
             exc.add_note(f"(This is the {self._name} of the copy.)")
             raise

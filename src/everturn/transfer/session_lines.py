@@ -74,8 +74,8 @@ class EffectPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class Outline(msgspec.Struct, frozen=True, gc=False, tag_field="part", tag="session"):
     """Everything of one life of a session but its log and its changes, as it was at one moment.
 
-    `call` is that of the change that made `version`: two outlines of the same life, version and call are of the same
-    past. Times are seconds since 1970; `seen_at` is the moment, by the clock that `expires_at` goes by.
+    `call` is the call id of the change that made `version`: two outlines with the same life, version and call have the
+    same past. Times are seconds since 1970; `seen_at` is the moment, by the clock that `expires_at` goes by.
     """
 
     session_id: str

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from everturn.core.numbers import count, lasting, size
-from everturn.held_lease import HeldLease
 from everturn.model import JSON, Change, Effect, ErasureReceipt, SessionInfo, Summary
+from everturn.model.held_lease import HeldLease
 
 EFFECT_CHANGES = {"begin_effect": "begun", "finish_effect": "finished", "fail_effect": "failed"}
 

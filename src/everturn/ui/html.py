@@ -55,7 +55,8 @@ def _attribute(key: str, value: str | int | None) -> str:  # a bool is an int
 
 
 def shown(text: str) -> Html:
-    """Text of others, code point for code point: an invisible character is shown by its name and cannot mislead."""
+    """Show text that others wrote, code point for code point: an invisible character is shown by its name and cannot
+    mislead."""
     parts: list[Node] = []
     place = 0
     for found in _INVISIBLE.finditer(text):
@@ -65,5 +66,5 @@ def shown(text: str) -> Html:
 
 
 def named(text: str) -> str:
-    """Text of others where no element can stand: an invisible character is shown by its name, in brackets."""
+    """Show text that others wrote, where no element can stand: an invisible character is its code point in brackets."""
     return _INVISIBLE.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from everturn.errors import Unsupported
-from everturn.held_lease import HeldLease
 from everturn.model import Effect
+from everturn.model.held_lease import HeldLease
 from everturn.store.aio import AsyncMemoryStore
 from everturn.ui.descriptions import effect_in_words
 from everturn.ui.html import Node, shown, tag

@@ -95,7 +95,7 @@ def _tool_call(call: ToolCall, session_id: str) -> Iterator[Node]:
 
 
 def text(said: str, session_id: str, seq: int | None) -> Html:
-    """A text of an entry; of a very long one the beginning, and a link to all of it."""
+    """Show a text of an entry; of a very long one the beginning, and a link to all of it."""
     if len(said) <= LONGEST:
         return tag("div", shown(said), class_="said", dir="auto")
     whole = link("/raw", f"all {len(said):,} characters", id=session_id, seq=seq)

@@ -8,8 +8,8 @@ from starlette.responses import PlainTextResponse, Response
 
 from everturn.core.numbers import count, size
 from everturn.errors import InvalidInput, SnapshotNotFound
-from everturn.held_lease import HeldLease
 from everturn.model import Change, ChatMessage, Entry, SessionInfo, Snapshot, Summary, ToolCall
+from everturn.model.held_lease import HeldLease
 from everturn.store.aio import AsyncMemoryStore
 from everturn.ui import change_graph
 from everturn.ui.change_graph import Moment

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, SNAPSHOTS, hold
@@ -17,5 +15,5 @@ SLOW = "long-history"  # the session is read before each event, as ADK's documen
 
 
 @pytest.mark.parametrize(("backend", "clauses"), RUNS)
-def test_the_contract_holds(tmp_path: Path, backend: str, clauses: frozenset[str]) -> None:
-    hold(f"google_adk.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], clauses=clauses, slow=SLOW)
+def test_the_contract_holds(backend: str, clauses: frozenset[str]) -> None:
+    hold(f"google_adk.target:on_{backend}", lacks=LACKS | BACKENDS[backend], clauses=clauses, slow=SLOW)

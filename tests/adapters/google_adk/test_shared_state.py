@@ -16,6 +16,7 @@ import everturn
 from everturn import InvalidInput, MemoryStore
 from everturn.adapters.google_adk import EverturnSessionService, shared_state
 from everturn.adapters.google_adk.session_ids import names_of, session_of, state_of
+from everturn.adapters.google_adk.state_sharing import StateSharing
 from tests.adapters.google_adk.stories import OF, loaded, say
 from tests.adapters.stores import WatchedStore
 from tests.store.places import Servers
@@ -30,6 +31,7 @@ class Dying(EverturnSessionService):
         super().__init__(store)
         self.left = at
         self._store: Any = WatchedStore(self._store, self._mortal)
+        self._shared = StateSharing(self._store, is_blocking=True)
 
     async def _mortal(self, method: str, call: Coroutine[Any, Any, Any]) -> Any:
         if method in {"append", "set_ttl"}:
@@ -213,6 +215,7 @@ def test_only_a_shared_state_that_begins_costs_a_request_more() -> None:
             super().__init__(store)
             self.calls: list[str] = []
             self._store: Any = WatchedStore(self._store, self._counted)
+            self._shared = StateSharing(self._store, is_blocking=True)
 
         async def _counted(self, method: str, call: Coroutine[Any, Any, Any]) -> Any:
             self.calls.append(method)

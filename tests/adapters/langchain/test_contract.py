@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, SNAPSHOTS, hold
@@ -13,5 +11,5 @@ UNTRIED = dict.fromkeys(("odd-json", "odd-values"), "returned messages carry no 
 
 
 @pytest.mark.parametrize(("backend", "clauses"), RUNS)
-def test_the_contract_holds(tmp_path: Path, backend: str, clauses: frozenset[str]) -> None:
-    hold(f"langchain.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], clauses=clauses, untried=UNTRIED)
+def test_the_contract_holds(backend: str, clauses: frozenset[str]) -> None:
+    hold(f"langchain.target:on_{backend}", lacks=LACKS | BACKENDS[backend], clauses=clauses, untried=UNTRIED)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.adapters.checking import ALL_LACK, BACKENDS, SNAPSHOTS, hold
@@ -14,5 +12,5 @@ LACKS -= {"pending_writes", "hold", "subgraphs"}
 
 
 @pytest.mark.parametrize("backend", first(1, BACKENDS))
-def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
-    hold(f"langgraph.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend])
+def test_the_contract_holds(backend: str) -> None:
+    hold(f"langgraph.target:on_{backend}", lacks=LACKS | BACKENDS[backend])

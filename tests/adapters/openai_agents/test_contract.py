@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from everturn.testing.contract import CLAUSES
@@ -14,12 +12,12 @@ LACKS = ALL_LACK | {"checkpoints", "threads", "replace", "twins", "delete_snapsh
 
 
 @pytest.mark.parametrize(("backend", "clauses"), RUNS)
-def test_the_contract_holds(tmp_path: Path, backend: str, clauses: frozenset[str]) -> None:
-    hold(f"openai_agents.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], clauses=clauses)
+def test_the_contract_holds(backend: str, clauses: frozenset[str]) -> None:
+    hold(f"openai_agents.target:on_{backend}", lacks=LACKS | BACKENDS[backend], clauses=clauses)
 
 
 @pytest.mark.parametrize("backend", first(1, ["sqlite", "valkey"]))
-def test_the_contract_of_compactions_holds(tmp_path: Path, backend: str) -> None:
+def test_the_contract_of_compactions_holds(backend: str) -> None:
     lacks = (LACKS - {"compact", "pays_once"}) | BACKENDS[backend]
     clauses = [clause.id for clause in CLAUSES if clause.layer == "compaction"]
-    hold(f"openai_agents.target:folding_on_{backend}", tmp_path, lacks=lacks, clauses=clauses)
+    hold(f"openai_agents.target:folding_on_{backend}", lacks=lacks, clauses=clauses)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, SNAPSHOTS, hold
@@ -14,10 +12,9 @@ SLOW = "long-history"  # the application loads all that was said before each tur
 
 
 @pytest.mark.parametrize(("backend", "clauses"), RUNS)
-def test_the_contract_holds(tmp_path: Path, backend: str, clauses: frozenset[str]) -> None:
+def test_the_contract_holds(backend: str, clauses: frozenset[str]) -> None:
     hold(
         f"pydantic_ai.target:on_{backend}",
-        tmp_path,
         lacks=LACKS | BACKENDS[backend],
         clauses=clauses,
         untried=UNTRIED,

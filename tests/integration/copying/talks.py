@@ -59,13 +59,13 @@ def _reclaimed(store: Any, name: str) -> None:
     """Holes in the log, versions that cannot be read any more, and a branch that nothing leads to."""
     say(store, name, "kept")
     snapshot = store.save_snapshot(name, "kept")
-    for number in range(12):
+    for number in range(4):
         say(store, name, f"dropped {number}", key=f"k{number}")
     store.rollback_to_snapshot(name, snapshot)
     for number in range(10):  # so that no undo step reaches the branch
         store.clear(name)
         say(store, name, f"kept {number}")
-    assert store.compact(name).entries == 12
+    assert store.compact(name).entries == 4
 
 
 def readable(store: Any, name: str) -> dict[int, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import everturn
 from everturn import ChatMessage, MemoryStoreBackendError
-from everturn.backends.dynamodb import head_queue
+from everturn.backends.dynamodb import head_queue, local_turns
 from everturn.backends.dynamodb.stored_form import HEAD, session_key
 from tests.integration.children import run
 from tests.store.places import Servers
@@ -93,17 +95,84 @@ def test_a_change_that_would_always_lose_is_let_go_first(
     assert sent.count("transact_write_items") <= head_queue.QUEUED_AFTER + 1
 
 
+@pytest.mark.parametrize("writers", [2, 8])
+def test_threads_of_a_process_do_not_lose_to_each_other(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, writers: int
+) -> None:
+    monkeypatch.setattr(local_turns, "STANDS", 60)
+    store = opened(timeout=120)
+    say(store, "first")
+    sent = before_each_write(store, lambda: None)
+    together(*[lambda: [say(store, "x") for _ in range(5)]] * writers)
+    assert sent == ["transact_write_items"] * 5 * writers
+    assert len(texts(store)) == 5 * writers + 1
+
+
+def test_tasks_of_a_process_do_not_lose_to_each_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_turns, "STANDS", 60)
+
+    async def story() -> None:
+        async with await everturn.open_async(url, timeout=120) as store:
+            await say(store, "first")
+            sent = before_each_write(store, lambda: None)
+            told = await asyncio.gather(*(say(store, f"{number}") for number in range(20)))
+            assert sent == ["transact_write_items"] * 20
+            assert [receipt.version for receipt in told] == [*range(2, 22)]  # in the order in which they came
+
+    asyncio.run(story())
+
+
+def test_a_task_that_is_cancelled_while_it_waits_for_others_writes_nothing(url: str) -> None:
+    async def story() -> None:
+        async with await everturn.open_async(url, timeout=120) as store:
+            await say(store, "first")
+            before_each_write(store, lambda: waiting.cancel() and None)
+            others = asyncio.ensure_future(say(store, "second"))
+            waiting = asyncio.ensure_future(say(store, "never"))
+            assert (await others).version == 2
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert (await say(store, "third")).version == 3
+            assert [message.content for message in await store.get_history("a")] == ["first", "second", "third"]
+
+    asyncio.run(story())
+
+
+def test_a_change_that_does_not_move_is_passed_over(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its request is stuck in the network; another of the same process goes on."""
+    monkeypatch.setattr(local_turns, "STANDS", 0.05)
+    store = opened(timeout=60)
+    say(store, "first")
+    is_stuck, may_go = threading.Event(), threading.Event()
+
+    def stick() -> None:
+        if not is_stuck.is_set():
+            is_stuck.set()
+            may_go.wait(50)
+
+    before_each_write(store, stick)
+    stuck = threading.Thread(target=say, args=(store, "stuck"))
+    stuck.start()
+    is_stuck.wait(50)
+    assert say(store, "second").version == 2
+    may_go.set()
+    stuck.join()
+    assert texts(store) == ["first", "second", "stuck"]
+
+
+def together(*calls: Callable[[], object]) -> None:
+    """Run each in a thread of its own."""
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def test_a_queue_is_empty_once_all_have_written(opened: Opened, queue: Queue) -> None:
     stores = [opened(timeout=60) for _ in range(4)]
     say(stores[0], "first")
-    writers = [
-        threading.Thread(target=lambda store=store: [say(store, "x") for _ in range(10)])  # type: ignore[misc]
-        for store in stores
-    ]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
+    together(*(lambda store=store: [say(store, "x") for _ in range(10)] for store in stores))
     assert len(texts(stores[0])) == 41
     assert queue.names() == []
 

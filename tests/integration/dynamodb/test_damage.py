@@ -16,7 +16,8 @@ import pytest
 
 import everturn
 from everturn import CorruptEntry, MemoryStoreBackendError, MemoryStoreError, Record, Summary, ToolCall
-from everturn.backends.dynamodb.stored_form import SEAL, Item
+from everturn.backends.dynamodb import new_state
+from everturn.backends.dynamodb.stored_form import CHUNK, SEAL, Item
 from tests.store.places import Servers
 from tests.store.speech import say, system, user
 from tests.tiers import first
@@ -269,3 +270,23 @@ def test_an_effect_that_is_lost_does_not_begin_again(damaged: Damaged) -> None:
 def test_a_name_that_is_lost_is_named_by_verify(damaged: Damaged) -> None:
     damaged.delete({"pk": {"S": "names/"}, "sk": {"S": "a"}})
     assert {problem.session_id for problem in damaged.store.verify().problems} == {"a"}
+
+
+@pytest.mark.parametrize("edit", ["lost", "cut", "another line"])
+def test_a_damaged_chunk_of_a_large_turn_is_loud(damaged: Damaged, monkeypatch: pytest.MonkeyPatch, edit: str) -> None:
+    monkeypatch.setattr(new_state, "TRANSACTION_BYTES", 1000)
+    store = damaged.store
+    store.add_messages("large", [user("before")])
+    store.add_messages("large", [user("x" * 3000), user("y" * 3000)])
+    item = next(item for item in damaged._all() if item["sk"]["S"].startswith(CHUNK))
+    if edit == "lost":
+        damaged.delete(item)
+    else:
+        body = item["b"]["B"]
+        damaged.put({**item, "b": {"B": body[:-7] if edit == "cut" else body.replace(b"\n", b"\n\n", 1)}})
+    with pytest.raises(CorruptEntry) as caught:
+        store.get_history("large")
+    assert caught.value.session_id == "large"
+    assert [message.content for message in store.get_history("large", on_corrupt="skip")][:1] == ["before"]
+    assert not store.verify("large").ok
+    store.erase("large")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -280,3 +282,19 @@ def test_a_forked_child_has_connections_of_its_own(servers: Servers, url: str, o
     assert os.waitpid(pid, 0)[1] == 0
     say(store, "a", "parent again")
     assert texts(store) == ["parent", "child", "parent again"]
+
+
+def test_a_child_that_is_forked_while_a_thread_holds_a_lock_does_not_wait_for_it(opened: Opened) -> None:
+    """The thread is in the parent: in the child nobody would give the lock back."""
+    store = opened(timeout=20)
+    say(store, "a", "first")
+    backend = store._operations.backend
+    writer = backend._writer
+    with backend._time._lock, writer.heads._lock, writer._turns._lock, backend.client._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)  # ends it if it waits for ever
+            say(store, "a", "by the child")
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert texts(store) == ["first", "by the child"]

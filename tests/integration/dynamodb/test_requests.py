@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import everturn
 from everturn import ChatMessage, MemoryStoreBackendError, SchemaTooNew, Unsupported
 from everturn.backends.dynamodb import new_state
 from everturn.backends.dynamodb.create_table import FORM_KEY
@@ -101,6 +103,20 @@ def test_a_turn_over_the_limit_of_a_transaction_is_staged(opened: Opened, count:
     assert notes(store) == []
 
 
+def test_a_copy_that_adds_more_than_a_transaction_holds(opened: Opened, tmp_path: Path) -> None:
+    """The results of effects, here: each is an item of its own."""
+    store = opened(timeout=60)
+    with everturn.open(f"sqlite:///{tmp_path}/source.db") as source:
+        say(source, "a", "first")
+        everturn.copy(source, store)
+        for number in range(12):
+            source.begin_effect("a", f"{number}", "x" * 370_000)
+        everturn.copy(source, store)
+        assert store.get_effects("a") == source.get_effects("a")
+        assert store.info("a").version == source.info("a").version
+    assert store.verify("a").ok
+
+
 def notes(store: Any) -> list[str]:
     """The notes of logs that are to be removed, or were staged."""
     backend = store._operations.backend
@@ -176,8 +192,6 @@ def test_a_store_that_is_read_only_sends_no_write(opened: Opened, url: str) -> N
 @pytest.mark.parametrize("kind", ["dynoxide", "ministack"])
 def test_both_stand_ins_do(kind: Any) -> None:
     """`make test` runs on one of them: the other must do as well."""
-    import everturn
-
     try:
         running = dynamodb_server(kind)
         with running as server, everturn.open(server.url) as store:

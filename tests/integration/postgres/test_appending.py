@@ -15,6 +15,8 @@ from everturn.backends.postgres.timed_connections import ServerLimits
 from everturn.testing.servers import wait_until
 from tests.store.speech import say, words
 
+pytestmark = pytest.mark.one_schema
+
 
 def own_connection(store: Any) -> Any:
     """The one connection of a store with `pool_size=1`, which stays where it is."""

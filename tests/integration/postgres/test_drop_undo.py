@@ -16,6 +16,8 @@ from everturn.errors import CorruptEntry, SessionNotFound
 from everturn.model import Compaction
 from tests.store.speech import say, words
 
+pytestmark = pytest.mark.one_schema
+
 
 @pytest.fixture
 def store(url: str) -> Iterator[MemoryStore]:

@@ -17,6 +17,8 @@ from everturn.testing.faults.proxy import FaultProxy
 from everturn.testing.servers import PostgresServer, postgres_server, wait_until
 from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns, without_keys
 
+pytestmark = pytest.mark.one_schema
+
 SLACK = 1.5  # seconds that a busy machine may add to a time-out
 
 
@@ -80,7 +82,9 @@ def test_a_server_that_is_back_within_the_time_out_goes_unnoticed(how: str) -> N
 
 @pytest.fixture
 def pausable() -> Iterator[PostgresServer]:
+    """A server with everturn's schema: to make it takes longer than the time-outs here may."""
     with postgres_server() as server:
+        everturn.open(server.url, timeout=20).close()
         yield server
         server.resume()
 
@@ -103,7 +107,6 @@ def lingering(server: PostgresServer) -> bool:
 
 
 def test_every_call_on_a_paused_server_ends_in_time_with_a_doubt(pausable: PostgresServer) -> None:
-    everturn.open(pausable.url, timeout=20).close()  # which makes the schema
     with everturn.open(pausable.url, timeout=1) as store:
         store.add_messages("a", turn("first"))
         pausable.pause()

@@ -25,6 +25,8 @@ from tests.integration.children import children, eventually_async, run
 from tests.integration.writers import turn
 from tests.tiers import first
 
+pytestmark = pytest.mark.one_schema
+
 FACES = ["blocking", "awaited"]
 
 

@@ -23,6 +23,9 @@ from everturn.backends.postgres import timed_connections
 from everturn.testing.servers import PostgresServer, wait_until
 from tests.integration.postgres.holding import HoldingProxy
 from tests.integration.writers import turn
+from tests.store.speech import gives_up_after
+
+pytestmark = pytest.mark.one_schema
 
 FACES = ["blocking", "awaited"]
 Call = Callable[..., Any]
@@ -41,19 +44,21 @@ class Sender:
         assert self._opened.wait(30)
 
     def _blocking(self, url: str, call: Call, timeout: float) -> None:
-        with everturn.open(url, timeout=timeout) as store:
+        with everturn.open(url, timeout=30) as store:
             call(store, "another")  # its statement is prepared then: what is kept is the request itself
             self._opened.set()
             self._go.wait()
-            self.answer = _outcome(lambda: call(store))
+            with gives_up_after(timeout, store):
+                self.answer = _outcome(lambda: call(store))
 
     def _awaited(self, url: str, call: Call, timeout: float) -> None:
         async def main() -> None:
-            async with await everturn.open_async(url, timeout=timeout) as store:
+            async with await everturn.open_async(url, timeout=30) as store:
                 await call(store, "another")
                 self._opened.set()
                 self._go.wait()
-                (self.answer,) = await asyncio.gather(call(store), return_exceptions=True)
+                with gives_up_after(timeout, store):
+                    (self.answer,) = await asyncio.gather(call(store), return_exceptions=True)
 
         asyncio.run(main())
 

@@ -13,6 +13,8 @@ from everturn import ChatMessage, CorruptEntry, MemoryStoreBackendError, Summary
 from everturn.backends.postgres import backend, fork_session
 from tests.integration.writers import turn
 
+pytestmark = pytest.mark.one_schema
+
 STEP = 2
 TURNS = 12
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import random
 from typing import Any
 
 import everturn
 from everturn import ChatMessage
+from tests.integration.children import children
 from tests.integration.writers import turn
 
 PROCESSES, TURNS, SESSIONS = 6, 40, 8
 
 
-def write_blocking(url: str, writer: int) -> None:
+def write_blocking(url: str, writer: str) -> None:
     with everturn.open(url, timeout=60) as store:
         for number in range(TURNS):
             store.add_messages("shared", turn(f"{writer}-{number}"))
             store.add_messages(f"s{number % SESSIONS}", turn(f"{writer}-{number}"))
 
 
-def write_in_batches(url: str, writer: int) -> None:
+def write_in_batches(url: str, writer: str) -> None:
     """Batches of every process lock the same sessions, asked for in an order of its own."""
 
     async def main() -> None:
@@ -38,13 +38,9 @@ def write_in_batches(url: str, writer: int) -> None:
 
 
 def run(target: Any, url: str) -> None:
-    context = multiprocessing.get_context("spawn")
-    children = [context.Process(target=target, args=(url, number)) for number in range(PROCESSES)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join()
-    assert [child.exitcode for child in children] == [0] * PROCESSES
+    with children(*((target, url, number) for number in range(PROCESSES))) as started:
+        for child in started:
+            child.finished()
 
 
 def check(store: Any, session_id: str, turns: int) -> None:
@@ -73,7 +69,7 @@ def test_batches_of_six_processes_on_the_same_sessions_lose_nothing(url: str) ->
         assert store.verify().ok
 
 
-def change_at_random(url: str, writer: int) -> None:
+def change_at_random(url: str, writer: str) -> None:
     """Every kind of change on two sessions that all share; whatever is refused is refused."""
     choose = random.Random(writer)
     with everturn.open(url, timeout=60) as store:

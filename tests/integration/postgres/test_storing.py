@@ -17,6 +17,8 @@ from everturn.testing.servers import PostgresServer, wait_until
 from tests.integration.writers import Ledger, Writers, every_kind, turn, turns
 from tests.store.speech import gives_up_after
 
+pytestmark = pytest.mark.one_schema
+
 ODD = ["\0", "a\0b", "\u2028", "é\u0301", "\U0001f600", "'; DROP TABLE x; --", "%s", "\\", '"', "{}", "\x7f", "\ufffe"]
 
 

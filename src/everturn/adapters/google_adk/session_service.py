@@ -1,19 +1,17 @@
 """EverturnSessionService: ADK's session service interface over a store.
 
-events.py converts events, session_state.py and shared_state.py keep the state.
+events.py converts events, loaded_session.py makes `Session` objects, state_sharing.py keeps the shared state.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import time
 from typing import Any
 from uuid import uuid4
 
-import msgspec
-from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
@@ -28,6 +26,13 @@ from everturn import AsyncMemoryStore, KeyReused, MemoryStore, Receipt, SessionS
 from everturn.adapters._shared.sync_async import CallRunner, settled
 from everturn.adapters.google_adk.compactions import later_compactions
 from everturn.adapters.google_adk.events import STATE, to_entries, to_events
+from everturn.adapters.google_adk.loaded_session import (
+    LoadedAt,
+    loaded_at_of,
+    make_session,
+    set_loaded_at,
+    stale_session,
+)
 from everturn.adapters.google_adk.session_ids import names_of, prefix_of, session_of, sessions_of, state_of
 from everturn.adapters.google_adk.session_state import (
     is_creation,
@@ -39,26 +44,15 @@ from everturn.adapters.google_adk.session_state import (
 from everturn.adapters.google_adk.shared_state import (
     APP,
     USER,
-    LogPosition,
     SharedState,
     StateDelta,
-    begin_log,
-    merge_change,
     read_shared,
     state_delta,
 )
+from everturn.adapters.google_adk.state_sharing import StateSharing
 from everturn.model import Entry
 
 NEAR = 64  # entries read first, to find the latest few events
-
-
-class LoadedAt(msgspec.Struct, array_like=True):
-    """Life and version at which a `Session` object was loaded. The object carries it as text in a private field."""
-
-    life: str
-    version: int
-    app: LogPosition
-    user: LogPosition
 
 
 class EverturnSessionService(BaseSessionService):
@@ -74,6 +68,7 @@ class EverturnSessionService(BaseSessionService):
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
         self._runner = CallRunner(store, "EverturnSessionService")
         self._run, self._store = self._runner.run_async, self._runner.store
+        self._shared = StateSharing(self._store, is_blocking=self._runner.is_blocking)
         self._holders: dict[tuple[int, int], tuple[asyncio.Lock, int]] = {}
 
     # --- ADK's interface ---------------------------------------------------------------------------------------------
@@ -144,7 +139,7 @@ class EverturnSessionService(BaseSessionService):
         event = self._trim_temp_delta_state(event)
         event = self._commit_event_to_session(session, event)
         session.last_update_time = event.timestamp
-        _set_loaded_at(session, loaded_at)
+        set_loaded_at(session, loaded_at)
         return event
 
     @asynccontextmanager
@@ -163,8 +158,8 @@ class EverturnSessionService(BaseSessionService):
 
     async def _create(self, app: str, user: str, name: str, delta: StateDelta) -> Session:
         session_id = session_of(app, user, name)
-        app_state, user_state = await self._read_shared(app, user)
-        seen = await self._begun_logs(app, user, delta, app_state.position, user_state.position)
+        app_state, user_state = await self._shared.read(app, user)
+        seen = await self._shared.begun_logs(app, user, delta, app_state.position, user_state.position)
         now = time()
         first = state_record(f"created {uuid4()}", delta, *seen)
         first.body["created_at"] = now
@@ -173,20 +168,20 @@ class EverturnSessionService(BaseSessionService):
         except VersionConflict as exc:
             raise AlreadyExistsError(f"Session with id {name} already exists.") from exc
         loaded_at = LoadedAt(receipt.life, receipt.version, *seen)
-        await self._share(app, user, first.body["event"], delta, loaded_at)
+        await self._shared.share(app, user, first.body["event"], delta, loaded_at)
         state = merged_state(delta.session, app_state.values | delta.app, user_state.values | delta.user)
-        return _session(app, user, name, state, [], now, loaded_at)
+        return make_session(app, user, name, state, [], now, loaded_at)
 
     async def _get(self, app: str, user: str, name: str, config: GetSessionConfig) -> Session | None:
         session_id = session_of(app, user, name)
         stored, events = await self._stored(session_id, config.num_recent_events, config.after_timestamp)
         if stored.version == 0:
             return None
-        app_state, user_state = await self._healed_states(app, user, stored)
+        app_state, user_state = await self._shared.healed(app, user, stored)
         state = merged_state(own_state(stored), app_state.values, user_state.values)
         changed = events[-1].timestamp if events else time_of(stored)
         loaded_at = LoadedAt(stored.life, stored.version, app_state.position, user_state.position)
-        return _session(app, user, name, state, events, changed, loaded_at)
+        return make_session(app, user, name, state, events, changed, loaded_at)
 
     async def _stored(
         self, session_id: str, recent: int | None, since: float | None
@@ -231,7 +226,7 @@ class EverturnSessionService(BaseSessionService):
                 app_state, user_state = shared[state_of(app)], shared[state_of(app, names[1])]
                 state = merged_state(own_state(stored), app_state.values, user_state.values)
                 loaded_at = LoadedAt(stored.life, stored.version, app_state.position, user_state.position)
-                found.append(_session(*names, state, [], one.changed_at, loaded_at))
+                found.append(make_session(*names, state, [], one.changed_at, loaded_at))
             page = listed.next
             if page is None:
                 break
@@ -243,12 +238,12 @@ class EverturnSessionService(BaseSessionService):
         """Append an event. Returns where the object then stands; None if the object already has this event."""
         delta = state_delta(event.actions.state_delta, "event.actions.state_delta")
         session_id = session_of(session.app_name, session.user_id, session.id)
-        loaded_at = _loaded_at(session) or await self._found_loaded_at(session, session_id)
+        loaded_at = loaded_at_of(session) or await self._found_loaded_at(session, session_id)
         if event.actions.rewind_before_invocation_id is not None:
             await self._restore_first_state(session_id, session, event, delta)
         turn = to_entries(event)
         if delta.whole:
-            loaded_at.app, loaded_at.user = await self._begun_logs(
+            loaded_at.app, loaded_at.user = await self._shared.begun_logs(
                 session.app_name, session.user_id, delta, loaded_at.app, loaded_at.user
             )
             turn.append(state_record(event.id, delta, loaded_at.app, loaded_at.user))
@@ -263,13 +258,15 @@ class EverturnSessionService(BaseSessionService):
                     raise SessionNotFoundError(f"Session {session.id} not found.") from exc
                 behind = await self._behind_compactions(session_id, session, event, loaded_at)
                 if behind is None:
-                    raise _stale(session, f"is at version {exc.actual}, and was loaded at {loaded_at.version}") from exc
+                    raise stale_session(
+                        session, f"is at version {exc.actual}, and was loaded at {loaded_at.version}"
+                    ) from exc
                 expected, compactions = behind
         known = receipt is None
         if receipt is not None:
             session.events.extend(compactions)
             loaded_at = LoadedAt(receipt.life, receipt.version, loaded_at.app, loaded_at.user)
-        await self._share(session.app_name, session.user_id, event.id, delta, loaded_at)
+        await self._shared.share(session.app_name, session.user_id, event.id, delta, loaded_at)
         return None if known else loaded_at
 
     async def _append_once(
@@ -306,8 +303,8 @@ class EverturnSessionService(BaseSessionService):
             raise SessionNotFoundError(f"Session {session.id} not found.")
         events = to_events(stored.entries)
         if [event.id for event in events[-1:]] != [event.id for event in session.events[-1:]]:
-            raise _stale(session, "has other events than this object, which was not loaded by this service")
-        app_state, user_state = await self._healed_states(session.app_name, session.user_id, stored)
+            raise stale_session(session, "has other events than this object, which was not loaded by this service")
+        app_state, user_state = await self._shared.healed(session.app_name, session.user_id, stored)
         return LoadedAt(stored.life, stored.version, app_state.position, user_state.position)
 
     async def _restore_first_state(self, session_id: str, session: Session, event: Event, delta: StateDelta) -> None:
@@ -322,79 +319,3 @@ class EverturnSessionService(BaseSessionService):
         for name, value in first.items():
             if name in delta.session and not name.startswith((APP, USER)):
                 delta.session[name] = event.actions.state_delta[name] = value
-
-    # --- shared state ------------------------------------------------------------------------------------------------
-
-    async def _read_shared(self, app: str, user: str) -> tuple[SharedState, SharedState]:
-        names = state_of(app), state_of(app, user)
-        if self._runner.is_blocking:  # its coroutines never suspend, so gather would gain nothing
-            return await read_shared(self._store, names[0]), await read_shared(self._store, names[1])
-        app_state, user_state = await asyncio.gather(*(read_shared(self._store, name) for name in names))
-        return app_state, user_state
-
-    async def _begun_logs(
-        self, app: str, user: str, delta: StateDelta, seen_app: LogPosition, seen_user: LogPosition
-    ) -> tuple[LogPosition, LogPosition]:
-        """Return the positions of the shared logs. A log that is to be changed and does not exist yet is begun."""
-        if delta.app and not seen_app.life:
-            seen_app = await begin_log(self._store, state_of(app))
-        if delta.user and not seen_user.life:
-            seen_user = await begin_log(self._store, state_of(app, user))
-        return seen_app, seen_user
-
-    async def _share(self, app: str, user: str, event: str, delta: StateDelta, loaded_at: LoadedAt) -> None:
-        """Merge an event's `app:` and `user:` changes into their shared logs. A change that is merged already stays."""
-        if delta.app:
-            loaded_at.app = await merge_change(self._store, state_of(app), event, delta.app, seen=loaded_at.app)
-        if delta.user:
-            loaded_at.user = await merge_change(
-                self._store, state_of(app, user), event, delta.user, seen=loaded_at.user
-            )
-
-    async def _healed_states(self, app: str, user: str, stored: SessionState) -> tuple[SharedState, SharedState]:
-        """Return the shared states, after merging the changes of the session's latest event that has any.
-
-        Only these can be missing: the caller that appends has loaded the session before, and so merged earlier changes.
-        """
-        app_state, user_state = await self._read_shared(app, user)
-        last = next((record.body for record in reversed(stored.records) if "seen" in record.body), None)
-        if last is None:
-            return app_state, user_state
-        delta = state_delta(last["delta"], "state")
-        seen_app, seen_user = (LogPosition(*position) for position in last["seen"])
-        lacks_app = delta.app and app_state.lacks(last["event"], seen_app)
-        lacks_user = delta.user and user_state.lacks(last["event"], seen_user)
-        if lacks_app:
-            await merge_change(self._store, app_state.session_id, last["event"], delta.app, seen=seen_app)
-        if lacks_user:
-            await merge_change(self._store, user_state.session_id, last["event"], delta.user, seen=seen_user)
-        return await self._read_shared(app, user) if lacks_app or lacks_user else (app_state, user_state)
-
-
-def _session(
-    app: str, user: str, name: str, state: dict[str, Any], events: Sequence[Event], changed: float, loaded_at: LoadedAt
-) -> Session:
-    session = Session(app_name=app, user_id=user, id=name, state=state, last_update_time=changed)
-    session.events.extend(events)  # the constructor would validate each again
-    _set_loaded_at(session, loaded_at)
-    return session
-
-
-def _set_loaded_at(session: Session, loaded_at: LoadedAt) -> None:
-    # ADK's field for a service's own marker. It is private; test_interface.py notices if it goes.
-    session._storage_update_marker = msgspec.json.encode(loaded_at).decode()  # noqa: SLF001
-
-
-def _loaded_at(session: Session) -> LoadedAt | None:
-    """Return where an object was loaded; None if this service did not load it."""
-    try:
-        return msgspec.json.decode(session._storage_update_marker or "", type=LoadedAt)  # noqa: SLF001 - see _set_loaded_at
-    except msgspec.DecodeError:
-        return None
-
-
-def _stale(session: Session, why: str) -> StaleSessionError:
-    return StaleSessionError(
-        f"session {session.id!r} of user {session.user_id!r} in {session.app_name!r} {why}; "
-        "load it again with get_session, and append to that"
-    )

@@ -94,7 +94,7 @@ def page_of(rows: Sequence[Sequence[Any]], token: Token, limit: int) -> Page:
 
 
 def beyond(prefix: str) -> str | None:
-    """Find the least string that is greater than all that begin with `prefix`, in byte order; None if there is none."""
+    """Find the least string that is greater than all strings with this prefix, in byte order; None if there is none."""
     while prefix:
         point = ord(prefix[-1]) + 1
         if point <= 0x10FFFF:

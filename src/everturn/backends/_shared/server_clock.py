@@ -13,7 +13,7 @@ REQUEST_LIFE = 60.0
 """Seconds after which a request that is still under way is not applied any more, however long its caller would wait."""
 
 SWEPT_AT = 100  # calls without an answer, from which on those that gave up are forgotten
-DRIFT = 0.001  # seconds that a server's clock and our monotonic one may part in a second; a slewed clock does half
+DRIFT = 0.001  # seconds in a second: how fast a server's clock and ours may drift apart; a slewed one does half
 
 
 class ServerClock:
@@ -61,12 +61,12 @@ class ServerClock:
 
 
 class UnansweredAttempts:
-    """Attempts at changes that were sent and not carried out, as far as is known: their server may still do so.
+    """Attempts at changes that were sent and not answered. Their server may still carry them out.
 
-    A retry may go to another server, whose clock is behind. A change that this one makes then would seem older than the
-    earlier attempt, and the first server, should it take over with that attempt on its way, would not see that the call
-    was carried out. So a retry is held back until the clock of its server has passed the moment at which each earlier
-    attempt was issued, or until that attempt's time is over (docs/decisions/020-late-requests.md).
+    A retry may go to another server, whose clock is behind. A change made there would seem older than the earlier
+    attempt. If the first server then takes over again, with that attempt on its way, it would not see that the call was
+    carried out. So a retry is held back until the clock of its server has passed the moment at which each earlier
+    attempt was issued, or until the time of that attempt is over (docs/decisions/020-late-requests.md).
     """
 
     def __init__(self) -> None:

@@ -3,7 +3,9 @@
     __init__.py      opens a backend: by URL and options
     backend.py       DynamoDBBackend: every operation, written once for blocking and asynchronous stores
     change.py        a change: planned on the head that is known, written in one conditional transaction
-    head_queue.py    the queue of changes that lost to others for a while
+    known_heads.py   heads that this process saw last
+    local_turns.py   changes of one process to a session, one after the other
+    head_queue.py    the queue of changes that lost to other processes for a while
     new_state.py     the writes of a planned change; plan_facts.py answers the plan's questions
     reads.py         reads of a session; log_reader.py its items; visibility.py tells what is lost from what comes
     listing.py       pages of sessions, and text search; verify.py checks all that is stored

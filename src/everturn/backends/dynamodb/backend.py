@@ -5,7 +5,9 @@ Each operation is carried out by a module beside this one. The client below deci
 
 from __future__ import annotations
 
+import os
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import urandom
@@ -43,8 +45,8 @@ from everturn.backends.dynamodb.table import Table, gone, read_head
 from everturn.core.codec import EntryRow
 from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import CorruptEntry, MemoryStoreError
-from everturn.health_report import Health
 from everturn.model import Change, Compaction, Page, Problem
+from everturn.model.health import Health
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
 
@@ -72,6 +74,12 @@ class DynamoDBBackend:
         self._time = Clock()
         self._writer = ChangeWriter(self.table, lambda: self._time.read())  # noqa: PLW0108 - tests set another
         self._reader = TableReads(self.table, self._now)
+        _backends.add(self)
+
+    def forget_threads(self) -> None:
+        """Make new locks in the child of an os.fork: the threads that held them are in the parent."""
+        self._time.forget_threads()
+        self._writer.forget_threads()
 
     def _set_clock(self, clock: Callable[[], float]) -> None:
         self._time = Clock(clock, None)
@@ -234,3 +242,15 @@ class DynamoDBBackend:
 
     async def close(self) -> None:
         await self.client.close()
+
+
+_backends: weakref.WeakSet[DynamoDBBackend] = weakref.WeakSet()
+
+
+def _in_child_process() -> None:
+    for backend in _backends:
+        backend.forget_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child_process)

@@ -7,10 +7,8 @@ another read. The head that this process wrote last is remembered, so that a lon
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from os import urandom
-from threading import Lock
 from typing import Any
 
 import msgspec
@@ -32,6 +30,8 @@ from everturn.backend import (
 )
 from everturn.backends.dynamodb import errors, new_state
 from everturn.backends.dynamodb.head_queue import QueuePlace
+from everturn.backends.dynamodb.known_heads import KnownHeads
+from everturn.backends.dynamodb.local_turns import LocalTurns
 from everturn.backends.dynamodb.log_reader import LogReader, effect_of
 from everturn.backends.dynamodb.plan_facts import gather
 from everturn.backends.dynamodb.stored_form import HEAD, KEY, RECEIPTS, Head, Item, StoredHead, head_item, opened
@@ -40,31 +40,8 @@ from everturn.errors import MemoryStoreBackendError
 from everturn.model import Snapshot
 from everturn.transfer.session_lines import ChangePart
 
-KNOWN_HEADS = 4096
 TOMBSTONE = 3600.0  # seconds that the trace of an erasure is kept: longer than DynamoDB takes a signed request
 _decode_receipts = msgspec.json.Decoder(list[tuple[str, ChangePart]]).decode
-
-
-class KnownHeads:
-    """The heads that this process saw last. Safe between threads. A wrong one costs a request, and nothing else."""
-
-    def __init__(self) -> None:
-        self._heads: OrderedDict[str, StoredHead | None] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, pk: str) -> StoredHead | None:
-        return self._heads.get(pk)
-
-    def put(self, pk: str, stored: StoredHead) -> None:
-        with self._lock:
-            self._heads[pk] = stored
-            self._heads.move_to_end(pk)
-            while len(self._heads) > KNOWN_HEADS:
-                self._heads.popitem(last=False)
-
-    def drop(self, pk: str) -> None:
-        with self._lock:
-            self._heads.pop(pk, None)
 
 
 class Seen(msgspec.Struct):
@@ -87,11 +64,21 @@ class ChangeWriter:
     def __init__(self, table: Table, clock: Callable[[], tuple[float, float]]) -> None:
         self._table = table
         self._clock = clock  # steady_clock.Clock.read
+        self._turns = LocalTurns(table.client)
         self.heads = KnownHeads()
+
+    def forget_threads(self) -> None:
+        """Make new locks in the child of an os.fork."""
+        self._turns.forget_threads()
+        self.heads.forget_threads()
 
     async def apply(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         """Apply a change (Backend.change)."""
         pk = self._table.key_of(request.session_id)
+        async with self._turns.turn(pk, deadline):
+            return await self._apply(pk, request, deadline)
+
+    async def _apply(self, pk: str, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         known = None if request.retry else self.heads.get(pk)
         seen = Seen(known, is_fresh=False) if known else await self._fresh(request.session_id, deadline)
         place = QueuePlace(self._table, request.session_id, deadline)
@@ -239,7 +226,9 @@ class ChangeWriter:
     ) -> None:
         """Write the plan in one transaction. Raises _Stale if the table is not as it was planned on."""
         if made.staged:
-            await self._table.write_many(deadline, puts=made.staged)
+            # The note first: it names the others, should this process die before they are published.
+            await self._table.write_many(deadline, puts=made.staged[:1])
+            await self._table.write_many(deadline, puts=made.staged[1:])
         writes = [self._table.move_head(head_item(pk, made.stored), seen.stored, place.name), *made.writes]
         at_key = at_effect = -1
         if request.key is not None:

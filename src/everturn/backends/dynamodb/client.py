@@ -11,6 +11,7 @@ import os
 import threading
 import time
 import zlib
+from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any, TypeAlias
@@ -162,6 +163,14 @@ class DynamoDBClient:
             time.sleep(seconds)  # noqa: ASYNC251 - there is no event loop in a blocking store
         else:
             await asyncio.sleep(seconds)
+
+    async def wait_for(self, other: Future[None], seconds: float) -> bool:
+        """Wait for another thread or task, so many seconds at most. Returns whether it is done."""
+        if self._blocking:
+            futures.wait([other], max(0.0, seconds))
+        else:
+            await asyncio.wait({asyncio.wrap_future(other)}, timeout=max(0.0, seconds))
+        return other.done()
 
     async def close(self) -> None:
         """Release the connections. Requests under way end by themselves."""

@@ -16,7 +16,7 @@ import msgspec
 from everturn.backend import REMEMBERED
 from everturn.backends.dynamodb import errors, new_state
 from everturn.backends.dynamodb.entry_blocks import Block, block_item, chunk_names
-from everturn.backends.dynamodb.erase import remove
+from everturn.backends.dynamodb.erase import Removed, remove
 from everturn.backends.dynamodb.listing import AT_ONCE
 from everturn.backends.dynamodb.log_reader import LogReader
 from everturn.backends.dynamodb.stored_form import (
@@ -41,6 +41,7 @@ from everturn.backends.dynamodb.stored_form import (
 )
 from everturn.backends.dynamodb.table import Table, read_head
 from everturn.core.paths import Range, Reach, contains, merge, minus, reach
+from everturn.errors import CorruptEntry
 from everturn.model import SUMMARY as SUMMARY_KIND
 from everturn.model import Compaction
 from everturn.transfer.protocol import STAGED_FOR
@@ -223,41 +224,95 @@ async def compact_ended(table: Table, now: float, deadline: float) -> Compaction
     """Remove the logs of sessions that ended or were staged and never published, and end sessions that expired."""
     until = time.monotonic() + SHARE * (deadline - time.monotonic())
     await _end_expired(table, now, deadline, until)
-    notes = cleanup_key(table.namespace)
     sessions = entries = size = 0
-    async for page in table.pages(notes, None, None, deadline):
+    async for page in table.pages(cleanup_key(table.namespace), None, None, deadline):
         for item in page:
-            if not is_sound(item):
-                continue  # verify names it
-            noted = msgspec.json.decode(item["noted"]["S"])
-            pk = table.key_of(noted["session_id"])
-            is_staged = sk_of(item).startswith(new_state.STAGED)
-            if is_staged and noted["at"] + STAGED_FOR > now:
+            note = _note_of(item)
+            if note is None or (note.is_staged and note.at + STAGED_FOR > now):
                 continue
-            note = sk_of(item)
-            if is_staged:
-                # First the note: whoever would publish the rows now finds that it has gone.
-                writes = [table.delete(notes, note, "noted = :noted", **{":noted": item["noted"]})]
-                if not noted["owner"]:
-                    note = new_state.ended_sk(noted["session_id"], noted["log"])
-                    ended = new_state.marker_item(table, note, noted["session_id"], noted["log"], now)
-                    writes.append(table.put(ended))
-                try:
-                    await table.write_together(writes, deadline)
-                except errors.ConditionNotMet:
-                    continue
-            if is_staged and noted["owner"]:
-                prefix = f"{CHUNK}{noted['log']}/{noted['owner']}"
-                keys = [(pk, sk_of(found)) for found in await table.all(pk, prefix, prefix + "~", deadline, only="sk")]
-                await table.write_many(deadline, deletes=keys)
-            else:
-                removed = await remove(table, pk, {noted["log"]}, deadline, until=until)
+            if note.is_staged and not await _withdraw(table, note, item, now, deadline):
+                continue
+            try:
+                removed = await (_remove_chunks if note.owner else _remove_log)(table, note, deadline, until)
+            except (CorruptEntry, ValueError):
+                continue  # a damaged session may need them
+            if removed is not None:
                 sessions, entries, size = sessions + 1, entries + removed.entries, size + removed.bytes
-                if removed.is_all:
-                    await table.write_many(deadline, deletes=[(notes, note)])
             if time.monotonic() >= until:
                 return Compaction(sessions, entries, size)
     return Compaction(sessions, entries, size)
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A note of a log that ended, or of rows that were staged: with `owner`, of chunks in a log that may live."""
+
+    sk: str
+    session_id: str
+    log: str
+    at: float
+    owner: str
+
+    @property
+    def is_staged(self) -> bool:
+        return self.sk.startswith(new_state.STAGED)
+
+    @property
+    def ended_sk(self) -> str:
+        return new_state.ended_sk(self.session_id, self.log)
+
+
+def _note_of(item: Item) -> Note | None:
+    """Read a note; None if it is damaged: verify names it."""
+    if not is_sound(item):
+        return None
+    noted = msgspec.json.decode(item["noted"]["S"])
+    return Note(sk_of(item), noted["session_id"], noted["log"], noted["at"], noted["owner"])
+
+
+async def _withdraw(table: Table, note: Note, item: Item, now: float, deadline: float) -> bool:
+    """Remove the note of staged rows: from then on nobody can publish them. False: somebody has changed it."""
+    notes = cleanup_key(table.namespace)
+    writes = [table.delete(notes, note.sk, "noted = :noted", **{":noted": item["noted"]})]
+    if not note.owner:
+        ended = new_state.marker_item(table, note.ended_sk, note.session_id, note.log, now)
+        writes.append(table.put(ended))
+    try:
+        await table.write_together(writes, deadline)
+    except errors.ConditionNotMet:
+        return False
+    return True
+
+
+async def _remove_chunks(table: Table, note: Note, deadline: float, _: float) -> None:
+    """Remove chunks that were staged for a turn, unless the turn is there.
+
+    Its note is written again by a retry, whose first attempt may be published after all.
+    """
+    head = await _named(table, note, deadline)
+    if head is not None:
+        async for page in LogReader(table, head, deadline).blocks(1, head.last_seq, bodies=False):
+            if any(block.facts.owner.startswith(note.owner) for block in page):
+                return
+    prefix = f"{CHUNK}{note.log}/{note.owner}"
+    pk = table.key_of(note.session_id)
+    keys = [(pk, sk_of(found)) for found in await table.all(pk, prefix, prefix + "~", deadline, only="sk")]
+    await table.write_many(deadline, deletes=keys)
+
+
+async def _remove_log(table: Table, note: Note, deadline: float, until: float) -> Removed | None:
+    """Remove a log that ended. None: it is that of the session, whose note was written again behind its publication."""
+    removed = None
+    if await _named(table, note, deadline) is None:
+        removed = await remove(table, table.key_of(note.session_id), {note.log}, deadline, until=until)
+    if removed is None or removed.is_all:
+        await table.write_many(deadline, deletes=[(cleanup_key(table.namespace), note.ended_sk)])
+    return removed
+
+
+async def _named(table: Table, note: Note, deadline: float) -> Head | None:
+    """Return the head of the session if it names the log of the note. Read behind the note: nobody publishes it now."""
+    stored = await table.stored_head(note.session_id, deadline)
+    return stored.head if stored is not None and stored.head.log == note.log else None
 
 
 async def _end_expired(table: Table, now: float, deadline: float, until: float) -> None:

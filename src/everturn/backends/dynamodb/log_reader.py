@@ -6,12 +6,20 @@ after the head, in several requests.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
 from everturn.backend import REMEMBERED, EntryRow, State, StoredEffect
-from everturn.backends.dynamodb.entry_blocks import Block, block_of, bodies_of, chunk_names, without_bodies
+from everturn.backends.dynamodb.entry_blocks import (
+    NO_SUM,
+    Block,
+    BlockFacts,
+    block_of,
+    bodies_of,
+    chunk_names,
+    without_bodies,
+)
 from everturn.backends.dynamodb.stored_form import (
     CHANGES,
     CHUNK,
@@ -83,7 +91,7 @@ class LogReader:
         if before is not None:
             facts = without_bodies(before).facts
             if facts.last >= seq:
-                if facts.checksums[seq - facts.first] is not None:
+                if facts.checksums[seq - facts.first] is not None and not await self._lacks_chunks(facts, seq):
                     raise gone(self.table.client.name)  # it has come meanwhile
                 return
             starts.add(facts.last + 1)
@@ -96,6 +104,15 @@ class LogReader:
         if not latest or latest[0].version != self.head.version:
             absent.append(self._sk(CHANGES, number(self.head.version)))
         await self._settle(*absent)
+
+    async def _lacks_chunks(self, facts: BlockFacts, seq: int) -> bool:
+        """Say whether a chunk of the body of an entry is lost. Raises a fault that passes if it is yet to be seen."""
+        names = next((names for start, count, names in self._segments(facts) if start <= seq < start + count), [])
+        there = {sk for _, sk in await self.table.get_many([(self.pk, name) for name in names], self.deadline)}
+        absent = [name for name in names if name not in there]
+        if absent:
+            await self._settle(*absent)
+        return bool(absent)
 
     async def blocks(self, first: int, last: int, *, bodies: bool = True) -> AsyncIterator[list[Block]]:
         """Yield the blocks that have entries from `first` to `last`, in order, a page at a time."""
@@ -140,27 +157,29 @@ class LogReader:
     async def _with_bodies(self, block: Block, first: int, last: int) -> Block:
         """Fetch the bodies of the entries from `first` to `last`; the others are left empty."""
         facts = block.facts
-        wanted: list[tuple[int, int, list[str]]] = []
-        start = facts.first
-        for index, (count, chunks) in enumerate(facts.segments):
-            if start <= last and start + count > first:
-                names = chunk_names(self.head.log, facts.owner, index, chunks)
-                wanted.append((start, count, names))
-            start += count
+        wanted = [part for part in self._segments(facts) if part[0] <= last and part[0] + part[1] > first]
         keys = [(self.pk, name) for _, _, names in wanted for name in names]
         items = await self.table.get_many(keys, self.deadline)
         bodies: list[bytes] = [b""] * facts.count
         checksums = list(facts.checksums)
         for start, count, names in wanted:
             at = start - facts.first
-            if all((self.pk, name) in items for name in names):
-                text = b"".join(items[self.pk, name]["b"]["B"] for name in names)
-                found = bodies_of(text, is_raw=facts.is_raw)
-                if len(found) == count:
-                    bodies[at : at + count] = found
-                    continue
-            checksums[at : at + count] = [None] * count  # they are lost
+            if not all((self.pk, name) in items for name in names):
+                checksums[at : at + count] = [None] * count  # they are lost
+                continue
+            found = bodies_of(b"".join(items[self.pk, name]["b"]["B"] for name in names), is_raw=facts.is_raw)
+            if len(found) == count:
+                bodies[at : at + count] = found
+            else:
+                checksums[at : at + count] = [NO_SUM] * count
         return Block(block.sk, msgspec.structs.replace(facts, checksums=checksums), bodies)
+
+    def _segments(self, facts: BlockFacts) -> Iterator[tuple[int, int, list[str]]]:
+        """Yield the segments of a block: the first entry, how many there are, and the names of the chunks."""
+        start = facts.first
+        for index, (count, chunks) in enumerate(facts.segments):
+            yield start, count, chunk_names(self.head.log, facts.owner, index, chunks)
+            start += count
 
     async def entries(self, seqs: Iterable[int]) -> list[EntryRow]:
         """List single entries, in order; those that are not there are left out."""

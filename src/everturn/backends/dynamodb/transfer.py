@@ -14,9 +14,9 @@ import msgspec
 from everturn.backend import ChangeOutcome, Status, UndoStep
 from everturn.backends.dynamodb import errors, new_state
 from everturn.backends.dynamodb.change import key_sk, versions_of
-from everturn.backends.dynamodb.entry_blocks import block_items
+from everturn.backends.dynamodb.entry_blocks import block_items, size_of
 from everturn.backends.dynamodb.log_reader import LogReader, log_span
-from everturn.backends.dynamodb.new_state import JUMPS_IN_BLOCK, JUMPS_IN_HEAD, STAGED
+from everturn.backends.dynamodb.new_state import JUMPS_IN_BLOCK, JUMPS_IN_HEAD, STAGED, TRANSACTION_BYTES
 from everturn.backends.dynamodb.stored_form import SUMMARY as SUMMARY_SK
 from everturn.backends.dynamodb.stored_form import (
     Head,
@@ -146,12 +146,18 @@ async def stage(table: Table, request: Staging, now: float, deadline: float) -> 
         last_seq=new[-1].seq if new else note.last_seq,
     )
     if request.handle is None:
-        await table.write_many(
-            deadline, puts=[_note_item(table, msgspec.structs.replace(counted, bytes=0, last_seq=0))]
-        )
+        await table.write_many(deadline, puts=[_note_item(table, note)])
     rows = await _items(table, request.session_id, note.log, request.portion, deadline)
     await table.write_many(deadline, puts=rows)
-    await table.write_many(deadline, puts=[_note_item(table, counted)])
+    # On the condition that the note is as it was: one that was removed, or published with its rows, does not come back.
+    before = {":noted": _note_item(table, note)["noted"]}
+    try:
+        await table.write_together([table.put(_note_item(table, counted), "noted = :noted", **before)], deadline)
+    except errors.ConditionNotMet:
+        ended = new_state.ended_sk(note.session_id, note.log)
+        left = new_state.marker_item(table, ended, note.session_id, note.log, now)
+        await table.write_many(deadline, puts=[left])  # of these rows, some may have come behind the removal
+        return None
     return note.log
 
 
@@ -278,7 +284,7 @@ async def _extend(
     puts += (
         new_state.effect_item(pk, living.log, part.row) for part in out.effects if effects.get(part.key) != part.row
     )
-    if len(puts) + len(deletes) > IN_TRANSACTION:
+    if len(puts) + len(deletes) > IN_TRANSACTION or size_of(puts) > TRANSACTION_BYTES:
         return await _publish_copy(table, stored, living, arrival, moments, deadline)
     size = living.size + sum(part.size for part in new)
     head = msgspec.structs.replace(

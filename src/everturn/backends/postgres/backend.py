@@ -49,8 +49,8 @@ from everturn.backends.postgres.executor import Executor, Rows, SqlCall
 from everturn.backends.postgres.timed_connections import lock_timeout
 from everturn.core.codec import EntryRow
 from everturn.errors import CorruptEntry, MemoryStoreBackendError
-from everturn.health_report import Health
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
+from everturn.model.health import Health
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
 

@@ -11,7 +11,7 @@ from everturn.backends._shared.server_warnings import Finding
 from everturn.backends.postgres.executor import Executor, SqlCall
 from everturn.core.leases import held_longest
 from everturn.errors import MemoryStoreError, Unsupported
-from everturn.health_report import Health
+from everturn.model.health import Health
 
 OLDEST = 140000
 STALE = 10  # seconds behind

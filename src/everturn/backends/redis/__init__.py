@@ -6,7 +6,7 @@
     effects.py        leases and effects: arguments of their scripts, and answers
     scripts.py        which script carries out a change; loads lua/
     lua/              the scripts: every change is one of them
-    session_state.py  facts, state and path of a session; reads.py its entries
+    session_state.py  meta, state and path of a session; reads.py its entries
     listing.py        pages of sessions, and text search; verify.py checks all that is stored
     fork_session.py   forks; staged_rows.py writes the rows of a copy before it is visible
     transfer.py       sessions in and out, for copies and exports

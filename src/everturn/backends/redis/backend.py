@@ -45,8 +45,8 @@ from everturn.backends.redis.session_state import retry_across_lives
 from everturn.backends.redis.stored_form import MICROSECONDS
 from everturn.backends.redis.transport.blocking_pool import Transport
 from everturn.core.codec import EntryRow
-from everturn.health_report import Health
 from everturn.model import Change, Compaction, Page, Problem
+from everturn.model.health import Health
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
 
@@ -122,7 +122,7 @@ class RedisBackend:
             return await reads.read(self._sender, keys, query, take, self._now(), deadline)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
-        return await self._across_lives(reads.latest, session_id, deadline, limit)
+        return await self._across_lives(reads.latest_changes, session_id, deadline, limit)
 
     async def sessions(
         self, prefix: str, limit: int, page: str | None, order: Order, deadline: float, *, where: Where | None = None

@@ -45,9 +45,10 @@ class Sender:
         return reply
 
     async def change(self, script: Script, keys: Keys, args: Sequence[Any], now: str, deadline: float) -> bytes:
-        """Run a script that begins with _clock.lua, and wait for the replicas asked for. `now` is its ScriptCall.clock.
+        """Run a script that begins with _late_requests.lua, and wait for the replicas asked for.
 
-        Returns its answer without the time. Raises MemoryStoreBackendError, "not_written", if it came too late.
+        `now` is its ScriptCall.clock. Returns its answer without the time. Raises MemoryStoreBackendError,
+        "not_written", if it came too late.
         """
         answer: bytes
         prefix = self._prefix_of(script, keys)
@@ -250,7 +251,7 @@ def _name_of(keys: Keys, args: Sequence[Any]) -> tuple[bytes, Any]:
 
 
 def _window(clock: ServerClock, now: float, deadline: float) -> tuple[bytes, bytes]:
-    """Return the two moments that _clock.lua takes, in microseconds."""
+    """Return the two moments that _late_requests.lua takes, in microseconds."""
     issued, not_after = clock.window(now, deadline)
     return b"%d" % (issued * MICROSECONDS), b"%d" % (not_after * MICROSECONDS)
 

@@ -15,7 +15,7 @@ from everturn.backends.redis.client import Sender
 from everturn.backends.redis.errors import DamagedPart, Refusal
 from everturn.backends.redis.keys import STAGED, KeyNames
 from everturn.backends.redis.reads import collect, entry_rows
-from everturn.backends.redis.session_state import FACTS_ONLY, view_of
+from everturn.backends.redis.session_state import FIELDS_ONLY, view_of
 from everturn.backends.redis.transport.blocking_pool import where
 from everturn.core.codec import EntryRow, missing
 from everturn.core.text_search import fold
@@ -23,7 +23,7 @@ from everturn.errors import InvalidInput, Unsupported
 from everturn.model import Page, SessionInfo
 
 SCANNED = 1000  # keys looked at by one SCAN
-READ_AT_ONCE = 100  # sessions whose facts one round trip reads
+READ_AT_ONCE = 100  # sessions that one round trip reads
 FEW_SCANS = 16  # a server that can be scanned so quickly is scanned for every page, to list it in order
 DONE = 1 << 20  # past every master
 
@@ -124,8 +124,8 @@ class _Listing:
                 return Page(infos, paging.write(_PageToken(None, found[looked_at:], token.master, token.cursor)))
 
     async def infos(self, ids: Sequence[str], most: int) -> tuple[tuple[SessionInfo, ...], int]:
-        """Read sessions in this order until there are so many with the facts that are asked for, or half of the time is
-        over. Returns them, and how many ids were looked at."""
+        """Read sessions in this order until enough of them have the facts asked for, or half of the time is over.
+        Returns them, and how many ids were looked at."""
         if not self._wanted.where:
             return await _infos(self._sender, self._names, ids[:most], self._now, self._deadline), min(most, len(ids))
         found: list[SessionInfo] = []
@@ -164,10 +164,10 @@ async def _scan(
 async def _infos(
     sender: Sender, names: KeyNames, ids: Sequence[str], now: str, deadline: float
 ) -> tuple[SessionInfo, ...]:
-    """Read the facts of sessions, one round trip a node. Sessions that are gone are left out. Raises CorruptEntry for a
+    """Read the meta of sessions, one round trip a node. Sessions that are gone are left out. Raises CorruptEntry for a
     damaged one: leaving it out would hide the damage."""
     found: list[SessionInfo] = []
-    requests = [(names.keys(session_id), (now, *FACTS_ONLY)) for session_id in ids]
+    requests = [(names.keys(session_id), (now, *FIELDS_ONLY)) for session_id in ids]
     for session_id, reply in zip(ids, await sender.read_many(scripts.SESSION_STATE, requests, deadline), strict=True):
         if isinstance(reply, DamagedPart):
             raise damaged_session(session_id, reply.part)

@@ -16,7 +16,7 @@ from everturn.backends.redis import scripts
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.keys import Keys
 from everturn.backends.redis.open_checks import ServerAnswers, answers_of
-from everturn.backends.redis.reads import changes
+from everturn.backends.redis.reads import all_changes
 from everturn.backends.redis.session_state import read_all_parts, roots
 from everturn.backends.redis.stored_form import (
     StoredChange,
@@ -40,14 +40,16 @@ NOTHING = Compaction(0, 0, 0)
 
 
 async def compact(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float) -> Compaction:
-    """Delete entries and jumps that nothing can reach, in many scripts, while there is time. Old changes are not its
-    business: a change that is made forgets them."""
+    """Delete entries and jumps that nothing can reach, in many scripts, while there is time.
+
+    It leaves old changes alone: new changes forget them.
+    """
     began = time.monotonic()
     full, _ = await read_all_parts(sender, keys, session_id, now, deadline)
     view, session = full.view, full.view.session
     if view.status is not Status.FOUND or session is None:
         return NOTHING
-    remembered = await changes(sender, keys, session.info.life, deadline)
+    remembered = await all_changes(sender, keys, session.info.life, deadline)
     needed = reach((state for state, _ in roots(view)), full.jumps)
     plan = _CompactionPlan(session, needed, full.jumps, remembered)
     count = size = steps = 0

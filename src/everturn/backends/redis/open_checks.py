@@ -15,7 +15,7 @@ from everturn.backends.redis.transport.blocking_pool import where
 from everturn.backends.redis.transport.resp import Command
 from everturn.backends.redis.url import Node
 from everturn.errors import MemoryStoreBackendError
-from everturn.health_report import Health
+from everturn.model.health import Health
 
 STALE = 10  # seconds since a replica was last heard of
 SETTINGS = ("save", "appendfsync", "min-replicas-to-write")

@@ -1,4 +1,4 @@
-"""Reads of one session: facts, state, ranges and few entries by one script (session_state.py), many by plain XRANGE.
+"""Reads of one session. One script gives its state, its ranges and a few entries (session_state.py); XRANGE gives many.
 
 Entries never change, so they can be fetched after the state that names them, page by page. One that is missing then
 was reclaimed since, or is lost: reading the session a second time tells which.
@@ -15,7 +15,7 @@ import msgspec
 from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.keys import Keys
-from everturn.backends.redis.session_state import NEVER, Came, PathWindow, SessionView, read_view, walk
+from everturn.backends.redis.session_state import NEVER, EntriesToCome, PathWindow, SessionView, read_view, walk
 from everturn.backends.redis.stored_form import StoredChange, change_of, entry_row, message_columns, seq_of, seqs_of
 from everturn.backends.redis.transport.resp import Command
 from everturn.core.codec import EntryRow, checksum
@@ -57,7 +57,7 @@ class FetchedEntries:
         newest = before - 1 if before is not None else seq_of(rows[0][0]) if rows else 0
         self._covered.append((oldest, newest))
 
-    def put_window(self, view: SessionView, window: PathWindow, came: Came) -> None:
+    def put_window(self, view: SessionView, window: PathWindow, came: EntriesToCome) -> None:
         """Take the entries that came along with the window."""
         start = view.window.start
         ranges = [part for part in view.window.ranges if part[1] < start] if came == "f" else view.window.ranges
@@ -148,7 +148,7 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
     beside = listed and limit != 0 and not few and query.at is None and query.before != 0
     count = PAGE if limit is None else min(limit + SPARE, PAGE)
     last = None if query.before is None else max(query.before - 1, 0)
-    came: Came = "1" if few else "f" if query.front and beside else ""
+    came: EntriesToCome = "1" if few else "f" if query.front and beside else ""
     window = PathWindow(last, query.after + 1, limit, bare=limit is not None and query.kind == MESSAGE)
     view, rest = await read_view(
         sender,
@@ -269,20 +269,22 @@ def entry_rows(log: FetchedEntries, seqs: Iterable[int]) -> list[EntryRow]:
     return [entry_row(seq, log.kind_of(seq), log.values[seq]) for seq in seqs]
 
 
-def latest_changes(keys: Keys, limit: int | None) -> Command:
+def list_changes(keys: Keys, limit: int | None) -> Command:
     """Return the command that lists a session's changes, newest first."""
     return ("XREVRANGE", keys[3], "+", "-", *(() if limit is None else ("COUNT", max(1, limit))))
 
 
-async def latest(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float, limit: int) -> list[Change]:
+async def latest_changes(
+    sender: Sender, keys: Keys, session_id: str, now: str, deadline: float, limit: int
+) -> list[Change]:
     """Return the latest changes of a session, newest first."""
-    view, (rows,) = await read_view(sender, keys, session_id, now, deadline, more=[latest_changes(keys, limit)])
+    view, (rows,) = await read_view(sender, keys, session_id, now, deadline, more=[list_changes(keys, limit)])
     if view.session is None or not limit:
         return []
     return [change_of(row, view.session.info.life).change for row in rows]
 
 
-async def changes(sender: Sender, keys: Keys, life: str, deadline: float) -> list[StoredChange]:
+async def all_changes(sender: Sender, keys: Keys, life: str, deadline: float) -> list[StoredChange]:
     """Return every change that a session remembers, newest first."""
-    (rows,) = await sender.send(keys[3], [latest_changes(keys, None)], deadline)
+    (rows,) = await sender.send(keys[3], [list_changes(keys, None)], deadline)
     return [change_of(row, life) for row in rows]

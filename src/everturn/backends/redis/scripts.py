@@ -2,22 +2,22 @@
 
 A file whose name begins with `_` is shared: it is the beginning of many scripts, and none by itself.
 
-_clock.lua    the time, and whether a request is too late
-_check.lua    checks that find damage
-_state.lua    the keys and the state of a session
-_sealed.lua   texts that carry a check of their own: undo steps, snapshots, forgotten versions
-_path.lua     the entries that lead to a head: jumps
-_others.lua   entries that are no messages
-_window.lua   the ranges of a path that a read asks for
-_keys.lua     idempotency keys of callers
-_version.lua  the state after a version
-_lease.lua    leases, and whether one is in force
-_effects.lua  how many effects there are
-_effect.lua   one effect, that a change begins or ends
-_change.lua   before every change: replays, conflicts
-_entry.lua    the place of an entry
-_commit.lua   after every change: what it writes, and the receipt
-_rows.lua     rows of a copy, written as they are
+_late_requests.lua  the time, and whether a request is too late
+_check.lua          checks that find damage
+_state.lua          the keys and the state of a session
+_sealed.lua         texts that carry a check of their own: undo steps, snapshots, forgotten versions
+_path.lua           the entries that lead to a head: jumps
+_others.lua         entries that are no messages
+_window.lua         the ranges of a path that a read asks for
+_keys.lua           idempotency keys of callers
+_version.lua        the state after a version
+_lease.lua          leases, and whether one is in force
+_effects.lua        how many effects there are
+_effect.lua         one effect, that a change begins or ends
+_change.lua         before every change: replays, conflicts
+_entry.lua          the place of an entry
+_commit.lua         after every change: what it writes, and the receipt
+_rows.lua           rows of a copy, written as they are
 
 A script is run as a whole for every call, so every function of its text is made anew, and most calls use few of them.
 Functions that are seldom used are therefore made by a function of their own (`path_functions`), where they are needed.
@@ -73,7 +73,7 @@ _PATH = (*_SESSION, "_path", "_others")
 
 
 def _change(*names: str) -> Script:
-    return _load("_clock", *_PATH, "_keys", "_lease", "_change", *names, "_commit", is_change=True)
+    return _load("_late_requests", *_PATH, "_keys", "_lease", "_change", *names, "_commit", is_change=True)
 
 
 # --- changes: one script each, atomic --------------------------------------------------------------------------------
@@ -90,9 +90,9 @@ FACTS = _change("facts")
 BEGIN_EFFECT = _change("_effects", "_effect", "begin_effect")
 END_EFFECT = _change("_effects", "_effect", "end_effect")
 FORK = _change("fork")
-ERASE = _load("_clock", "_check", "_state", "erase")
-LEASE = _load("_clock", "_check", "_state", "_lease", "lease")
-DROP_UNDO = _load("_clock", *_SESSION, "drop_undo")
+ERASE = _load("_late_requests", "_check", "_state", "erase")
+LEASE = _load("_late_requests", "_check", "_state", "_lease", "lease")
+DROP_UNDO = _load("_late_requests", *_SESSION, "drop_undo")
 # --- reads -----------------------------------------------------------------------------------------------------------
 SESSION_STATE = _load(*_PATH, "_window", "session_state")
 WALK = _load(*_PATH, "_window", "walk")
@@ -101,8 +101,8 @@ HELD_LEASE = _load("_check", "_state", "_lease", "held_lease")
 PAGE = _load("_state", "page")
 PORTION = _load("portion")
 # --- steps of longer operations, each of bounded length --------------------------------------------------------------
-STAGE = _load("_clock", *_PATH, "_rows", "stage")
-RESTORE = _load("_clock", *_PATH, "_rows", "_effects", "restore")
+STAGE = _load("_late_requests", *_PATH, "_rows", "stage")
+RESTORE = _load("_late_requests", *_PATH, "_rows", "_effects", "restore")
 RECLAIM = _load(*_SESSION, "_keys", "reclaim")
 
 OF_ACTION: Mapping[type[Action], Script] = {

@@ -1,4 +1,4 @@
-"""Reads a session by one script (session_state.lua): its facts, its state, the ranges of its path, and few entries.
+"""Reads a session by one script (session_state.lua): its meta, its state, the ranges of its path, and a few entries.
 
 More entries are fetched in reads.py.
 """
@@ -33,7 +33,9 @@ from everturn.core.signal_exceptions import is_interruption
 from everturn.model import SessionInfo
 
 T = TypeVar("T")
-Came: TypeAlias = Literal["1", "f", ""]  # which entries come along: all of the window, those of the front, none
+EntriesToCome: TypeAlias = Literal[
+    "1", "f", ""
+]  # which entries come along: all of the window, those of the front, none
 
 NEVER = 2**62  # no seq or version is as high, and a stream's id can be
 PAGE = 500  # rows of a part in one reply
@@ -100,15 +102,16 @@ async def read_view(
     others: str = "",
     window: PathWindow = EVERYTHING,
     ranges: bool = False,
-    entries: Came = "",
+    entries: EntriesToCome = "",
     front: bool = False,
     more: Sequence[Command] = (),
 ) -> tuple[SessionView, list[Any]]:
     """Read the session, and the replies to `more` in the same round trip. `others` is as in session_state.lua.
 
-    `ranges`: those of the window; `entries`: which of the entries in them, too. `front`: what a prompt begins with.
-    Snapshots that are too many for one answer are fetched afterwards, some at a time. If one of them was deleted
-    meanwhile, the session is read again. Raises CorruptEntry if a part is not as it was written.
+    `ranges`: read the ranges of the window, too. `entries`: which entries of these ranges come along. `front`: also
+    read the beginning of a prompt. If there are too many snapshots for one answer, they are fetched afterwards, some at
+    a time. If one of them was deleted meanwhile, the session is read again. Raises CorruptEntry if a part is not as it
+    was written.
     """
     bounds = _bounds(window) if ranges else (*_bounds(window)[:2], b"-", b"")
     args = (
@@ -158,8 +161,8 @@ def _bounds(window: PathWindow) -> tuple[bytes, bytes, bytes, bytes]:
     return last, b"%d" % min(window.low, NEVER), limit, b"1" if window.bare else b""
 
 
-FACTS_ONLY = ("", "", "", "", "", 1, "-", "", "")
-"""The arguments behind `now`, to read the facts alone."""
+FIELDS_ONLY = ("", "", "", "", "", 1, "-", "", "")
+"""The arguments after `now`, to read only the fields of meta."""
 
 
 def view_of(session_id: str, reply: Sequence[Any], *, front: bool = False) -> SessionView:
@@ -177,8 +180,8 @@ def view_of(session_id: str, reply: Sequence[Any], *, front: bool = False) -> Se
 
 
 def _view(session_id: str, reply: Sequence[Any], *, front: bool) -> SessionView:
-    status, listed, undo, forgotten, found_by, state, others, window, facts = reply[0].split(b"\n", 8)
-    session = session_of(session_id, facts, undo, forgotten, found_by)
+    status, listed, undo, forgotten, found_by, state, others, window, fields = reply[0].split(b"\n", 8)
+    session = session_of(session_id, fields, undo, forgotten, found_by)
     if status != b"found":
         return SessionView(Status(status.decode()), session)
     behind = 1 + int(listed)  # snapshots
@@ -265,8 +268,8 @@ async def read_all_parts(
 ) -> tuple[FullView, list[Any]]:
     """Read the session with all its jumps, others and snapshots, in bounded steps; and the replies to `more`.
 
-    Parts that came later are left out: their seqs and versions tell. Parts that went meanwhile are noticed: the session
-    says how many there must be. Then all is read again.
+    Parts that were added meanwhile are left out, by their seqs and versions. Parts that were removed meanwhile are
+    noticed, because the session has their number; then all is read again.
     """
     while True:
         view, rest = await read_view(sender, keys, session_id, now, deadline, more=more)

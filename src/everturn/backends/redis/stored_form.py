@@ -49,7 +49,7 @@ def is_sealed(life: str, name: str, kept: bytes) -> bool:
 
 
 def seal(life: str, name: str, text: bytes) -> bytes:
-    """Put its check in front of a text that is kept under a name (`sealed` in lua/_state.lua)."""
+    """Put its check in front of a text that is kept under a name (`sealed` in lua/_sealed.lua)."""
     return _digest(f"{life} {name} ".encode() + text) + text
 
 
@@ -157,8 +157,8 @@ def snapshots_of(info: SessionInfo, pairs: Sequence[bytes]) -> list[StoredSnapsh
     for name, text in zip(pairs[::2], pairs[1::2], strict=True):
         if not is_sealed(info.life, name.decode(errors="replace"), text):
             raise DamagedPart("snapshots")
-        facts, newline, label = text[CHECK:].partition(b"\n")
-        version, at, state_bytes = facts.split(b" ", 2)
+        front, newline, label = text[CHECK:].partition(b"\n")
+        version, at, state_bytes = front.split(b" ", 2)
         state = state_of(state_bytes)
         snapshot = Snapshot(
             name.decode(),

@@ -17,7 +17,7 @@ from everturn.backends.redis.changes import outcome_of
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.errors import DamagedPart
 from everturn.backends.redis.keys import KeyNames, Keys
-from everturn.backends.redis.reads import latest_changes
+from everturn.backends.redis.reads import list_changes
 from everturn.backends.redis.session_state import read_all_parts
 from everturn.backends.redis.staged_rows import STEP, ChangeArgs, EntryArgs, StagedRows, put
 from everturn.backends.redis.stored_form import (
@@ -51,7 +51,7 @@ REMEMBERED = 1024  # changes kept of those that a session brings, as of those th
 async def outline(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float) -> Outline | None:
     """Carry out Portable.outline: read all of the session's present life but its log and its changes."""
     while True:
-        more = [latest_changes(keys, 1), ("TIME",)]
+        more = [list_changes(keys, 1), ("TIME",)]
         full, (latest, time) = await read_all_parts(sender, keys, session_id, now, deadline, more=more)
         view = full.view
         if view.session is None:
@@ -102,9 +102,9 @@ async def portion(sender: Sender, keys: Keys, request: PortionRequest, now: str,
     most = min(request.entries, MOST)
     bounds = [request.after_seq, request.last_seq, most, request.bytes]
     changes = ("XRANGE", keys[3], request.after_version + 1, request.last_version, "COUNT", request.changes)
-    facts = ("HMGET", keys[0], "life", "expires_at", "forgotten")
+    meta = ("HMGET", keys[0], "life", "expires_at", "forgotten")
     may_be_last = request.last_seq - request.after_seq <= most
-    more = [changes, facts] if may_be_last else [facts]
+    more = [changes, meta] if may_be_last else [meta]
     (is_all, rows), *rest, found = await sender.read(scripts.PORTION, keys, bounds, more, deadline)
     life, expires_at, forgotten_text = found
     if life != request.life.encode() or (now and expires_at and int(expires_at) <= int(now)):
@@ -266,7 +266,7 @@ def _forgotten(portion: Portion) -> str:
 
 
 def _change_fields(change: ChangePart) -> ChangeArgs:
-    facts = f"{change.first_seq} {change.count} {_micros(change.created_at)} {state_text(change.state)}"
+    receipt = f"{change.first_seq} {change.count} {_micros(change.created_at)} {state_text(change.state)}"
     named = {
         "call": change.call,
         "key": change.key,
@@ -274,5 +274,5 @@ def _change_fields(change: ChangePart) -> ChangeArgs:
         "snapshot": change.snapshot_id,
         "label": change.label,
     }
-    fields = [change.kind, facts, *(part for pair in named.items() if pair[1] is not None for part in pair)]
+    fields = [change.kind, receipt, *(part for pair in named.items() if pair[1] is not None for part in pair)]
     return (change.version, change.key or b"", len(fields), *fields)

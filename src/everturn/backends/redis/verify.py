@@ -10,7 +10,7 @@ from everturn.backends.redis import effects
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.errors import DamagedPart, Refusal
 from everturn.backends.redis.keys import STAGED, KeyNames, Keys
-from everturn.backends.redis.reads import FetchedEntries, changes
+from everturn.backends.redis.reads import FetchedEntries, all_changes
 from everturn.backends.redis.session_state import FullView, read_all_parts, read_view, retry_across_lives, roots
 from everturn.backends.redis.stored_form import entry_row, ranges_of
 from everturn.core.paths import contains
@@ -51,7 +51,7 @@ async def _verified(sender: Sender, keys: Keys, full: FullView, deadline: float)
         return 0, []
     log = FetchedEntries(sender, keys[1], deadline, session.info.life)
     await log.fetch([(1, session.info.last_seq)] if session.info.last_seq else [])
-    made = await changes(sender, keys, session.info.life, deadline)
+    made = await all_changes(sender, keys, session.info.life, deadline)
     remembered = [change for change in reversed(made) if change.change.version <= session.info.version]
     forgotten = ranges_of(session.forgotten_text)
     stored = ExaminedSession(

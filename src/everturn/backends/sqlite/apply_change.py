@@ -16,7 +16,7 @@ from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import PackedRow, packed
 from everturn.backends.sqlite.path_walk import PathWalk
 from everturn.backends.sqlite.plan_reader import PlanReader
-from everturn.backends.sqlite.row_checksums import facts, of_entries, of_lines, sealed
+from everturn.backends.sqlite.row_checksums import column_sum, of_entries, of_lines, sealed
 from everturn.backends.sqlite.session_row import SessionRow, change_columns, columns_of, load, store
 from everturn.core.facts import encode_facts
 from everturn.core.paths import Jump, State
@@ -30,14 +30,14 @@ LAST_SEQ = 2**32 - 1  # the greatest seq that fits into a row's id beside the se
 NO_SESSION = SessionRow(0, "", "")  # for the plan of a first change: its reader finds no rows
 
 
-def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
+def apply_change(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
     """Apply all of the change or nothing. Backend.change says in which order it is checked.
 
     Returns a refusal as a Status; raises MemoryStoreBackendError (not_written) for a session that is full.
     """
     session = load(db, request.session_id, now)
     if session is not None and (request.retry or request.key is not None):
-        replay = recall(db, session, request)
+        replay = earlier_outcome(db, session, request)
         if replay is not None:
             return replay
     if (request.expected_version, request.expected_life) != (None, None) and not _as_expected(session, request):
@@ -50,8 +50,8 @@ def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
     if planned.state.head > LAST_SEQ:
         raise MemoryStoreBackendError(f"a session takes {LAST_SEQ:,} entries at most; fork it", outcome="not_written")
     if session is None:
-        session = begin(db, request, now)
-    return write(db, session, planned, request, now)
+        session = begin_life(db, request, now)
+    return write_plan(db, session, planned, request, now)
 
 
 def _as_expected(session: SessionRow | None, request: ChangeRequest) -> bool:
@@ -68,8 +68,8 @@ def _refusal(status: Status, session: SessionRow | None) -> ChangeOutcome:
 # --- earlier attempts ------------------------------------------------------------------------------------------------
 
 
-def recall(db: Connection, session: SessionRow, request: ChangeRequest) -> ChangeOutcome | None:
-    """Find the first receipt of this call or key; None if neither is known."""
+def earlier_outcome(db: Connection, session: SessionRow, request: ChangeRequest) -> ChangeOutcome | None:
+    """Return the outcome of an earlier attempt of this call, or of the first use of its key. None: neither is known."""
     low, high = session.span
     if request.retry:
         since = max(low, session.base + session.version - 2 * REMEMBERED)
@@ -114,30 +114,30 @@ def _first_receipt(session: SessionRow, request: ChangeRequest, row: Any, *, is_
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def begin(db: Connection, request: ChangeRequest, now: float, origin: str | None = None) -> SessionRow:
+def begin_life(db: Connection, request: ChangeRequest, now: float, origin: str | None = None) -> SessionRow:
     """Begin a new life under the request's session_id. A life that expired gives up the name."""
     name = (db.namespace, request.session_id)
     db.execute(SQL["end_session"], name)
     db.execute(SQL["begin_session"], (*name, request.life, now, now))
-    no = db.last_insert_rowid()
+    number = db.last_insert_rowid()
     leases.bind(db, request.session_id, request.life)
     return SessionRow(
-        no, request.session_id, request.life, ttl=request.ttl, created_at=now, changed_at=now, forked_from=origin
+        number, request.session_id, request.life, ttl=request.ttl, created_at=now, changed_at=now, forked_from=origin
     )
 
 
-def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeRequest, now: float) -> ChangeOutcome:
+def write_plan(db: Connection, session: SessionRow, planned: Plan, request: ChangeRequest, now: float) -> ChangeOutcome:
     """Write the plan: entries and pointers, then the session's row, then the record of the change."""
     now = float(now)  # as it is read again, which the checksums of rows depend on
     version = session.version + 1
     first, count = (session.last_seq + 1, len(planned.drafts)) if planned.drafts else (0, 0)
-    base, size = session.no << 32, session.bytes
+    base, size = session.number << 32, session.bytes
     last_jump, undo_steps, snapshots = session.last_jump, session.undo_steps, session.snapshots
     if planned.follows is not None:
         last_jump = insert_jumps(db, base, [(first, planned.follows)], last_jump)
     for row in packed(first, planned.drafts):
         size += row.size
-        insert(db, session.no, row, first, now)
+        insert_row(db, session.number, row, first, now)
     if planned.undoable:
         undo_steps = _push_undo(db, session, planned.state, request.action.kind, version)
     if planned.undone is not None:
@@ -150,26 +150,26 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
     snapshot = None
     if planned.snapshot is not None:
         snapshot_id, label = planned.snapshot.snapshot_id, planned.snapshot.label
-        db.execute(SQL["insert_snapshot"], sealed(snapshot_id, session.no, label, version, *where, now))
+        db.execute(SQL["insert_snapshot"], sealed(snapshot_id, session.number, label, version, *where, now))
         snapshots += 1
         snapshot = Snapshot(snapshot_id, request.session_id, session.life, label, version, planned.state.messages, now)
     written = None
     effects_there = session.effects
     if planned.effect is not None:
         written = stamped(planned.effect, version, now)
-        effects.store(db, session.no, (written,))
+        effects.store(db, session.number, (written,))
         effects_there += isinstance(request.action, BeginEffect) and written.attempt == 1
     ttl = session.ttl if planned.ttl is None else planned.ttl.seconds
     expires_at = None if ttl is None else db.lives_from + ttl
     if expires_at is not None and planned.ttl is None and session.expires_at is not None:
         expires_at = max(expires_at, session.expires_at)  # a change by a clock that is behind does not shorten the TTL
     dimension = session.dimension or planned.dimension
-    facts_now = (version, session.last_seq + count, planned.state, size, dimension, ttl, expires_at)
+    changing = (version, session.last_seq + count, planned.state, size, dimension, ttl, expires_at)
     found_by = session.facts_text if planned.facts is None else encode_facts(planned.facts)
     beside = (session.forked_from, snapshots, undo_steps, last_jump, found_by, effects_there)
     store(
         db,
-        SessionRow(session.no, session.session_id, session.life, *facts_now, session.created_at, now, *beside),
+        SessionRow(session.number, session.session_id, session.life, *changing, session.created_at, now, *beside),
         facts=planned.facts is not None,
     )
     db.execute(
@@ -182,12 +182,12 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
     return ChangeOutcome(Status.APPLIED, session.life, version, first, count, snapshot, effect=written)
 
 
-def insert(db: Connection, no: int, row: PackedRow, turn: int, at: float) -> None:
+def insert_row(db: Connection, number: int, row: PackedRow, turn: int, at: float) -> None:
     """Write one row of the log of a session. `turn` is the seq of the first entry of its turn."""
-    known = facts(row.seq, turn, row.count, at)
-    checksums = None if row.lines is None else of_lines(row.lines, known)
-    whole = of_entries(row.checksum, no, known)
-    db.execute(_INSERT, ((no << 32) + row.seq, turn, row.kind, at, whole, row.body, row.count, checksums))
+    columns = column_sum(row.seq, turn, row.count, at)
+    checksums = None if row.lines is None else of_lines(row.lines, columns)
+    whole = of_entries(row.checksum, number, columns)
+    db.execute(_INSERT, ((number << 32) + row.seq, turn, row.kind, at, whole, row.body, row.count, checksums))
 
 
 def insert_jumps(db: Connection, base: int, jumps: Iterable[Jump], prior: int) -> int:

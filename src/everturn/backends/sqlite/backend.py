@@ -34,7 +34,6 @@ from everturn.backend import (
 from everturn.backends._shared.server_warnings import Examination
 from everturn.backends._shared.steady_clock import Clock
 from everturn.backends._shared.verification import SURPRISES, unreadable_session, unreadable_store
-from everturn.backends.sqlite import apply_change as applying
 from everturn.backends.sqlite import (
     compaction,
     effects,
@@ -48,6 +47,7 @@ from everturn.backends.sqlite import (
     transfer,
     verify,
 )
+from everturn.backends.sqlite.apply_change import apply_change
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.database import Database
 from everturn.backends.sqlite.errors import BAD_CHECKSUM, DamagedFile, translated
@@ -55,8 +55,8 @@ from everturn.backends.sqlite.group_commit import GroupCommit
 from everturn.core.codec import EntryRow
 from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import CorruptEntry, MemoryStoreBackendError, MemoryStoreError
-from everturn.health_report import Health
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
+from everturn.model.health import Health
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
 
@@ -131,7 +131,7 @@ class SqliteOperations(ABC):
             return work(db)
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        work = raising_corrupt_entry(request.session_id, lambda db: applying.apply(db, request, self._now(db)))
+        work = raising_corrupt_entry(request.session_id, lambda db: apply_change(db, request, self._now(db)))
         outcome = await self._write(work, deadline)
         self._until_reaping -= 1
         if self._until_reaping <= 0:
@@ -216,7 +216,8 @@ class SqliteOperations(ABC):
     async def remove_session(
         self, session_id: str, life: str | None, deadline: float, *, version: int | None = None
     ) -> Erasure:
-        """Erase a session but for the last copies of its bytes, which `scrub` removes, once for any number of them."""
+        """Erase a session. The last copies of its bytes stay until `scrub` removes them, once for any number of
+        sessions."""
         erasing = raising_corrupt_entry(
             session_id, lambda db: maintenance.erase(db, session_id, life, self._now(db), version)
         )

@@ -32,7 +32,7 @@ def copy_pages(source: Path, target: Path, tell: Callable[[int, int], None]) -> 
         except MemoryStoreBackendError as exc:
             if not exc.transient or attempt == ATTEMPTS - 1:
                 raise
-            # Somebody began to write to a file that was at rest. He has a WAL now, which keeps our moment for us.
+            # Another process began to write to a file that was at rest. Its WAL now keeps the moment of our copy.
             target.unlink()
         else:
             return

@@ -29,7 +29,7 @@ FORGETTING = ("forget_states", "delete_changes")
 class CompactionPlan(msgspec.Struct, frozen=True, gc=False):
     """The chores of a compaction, in the order they must be done in."""
 
-    no: int
+    number: int
     session_id: str
     life: str
     version: int
@@ -37,7 +37,7 @@ class CompactionPlan(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def base(self) -> int:
-        return self.no << 32
+        return self.number << 32
 
 
 class StepResult(msgspec.Struct, frozen=True, gc=False):
@@ -57,7 +57,7 @@ def drop_undo_steps(db: Connection, session_id: str, now: float) -> None:
     """Delete every undo step of the session. Its version stays. An absent session is left absent."""
     session = load(db, session_id, now)
     if session is not None:
-        delete_undo_steps(db, session.no)
+        delete_undo_steps(db, session.number)
         store(db, msgspec.structs.replace(session, undo_steps=0))
 
 
@@ -68,7 +68,9 @@ def plan(db: Connection, session_id: str, now: float) -> CompactionPlan | None:
         return None
     jumps = all_jumps(db, session)
     needed = reach((state for state, _ in roots(db, session)), jumps)
-    return CompactionPlan(session.no, session_id, session.life, session.version, [*_chores(db, session, jumps, needed)])
+    return CompactionPlan(
+        session.number, session_id, session.life, session.version, [*_chores(db, session, jumps, needed)]
+    )
 
 
 def _chores(db: Connection, session: SessionRow, jumps: Sequence[Jump], needed: Reach) -> Iterator[Chore]:
@@ -118,9 +120,8 @@ def step(db: Connection, planned: CompactionPlan, at: int, now: float) -> StepRe
         if len(chore) == 2:
             statement, rows = chore
             if statement in FORGETTING and _was_rolled_back(db, planned):
-                # The rollback may have gone to a version that is about to be forgotten. So far only snapshots can be
-                # rolled back to. Should versions become so too, this check and the marks that come first keep
-                # reclaiming safe: nobody returns to a marked version.
+                # The rollback may have gone to a version that is about to be forgotten. Versions are marked before
+                # anything is deleted, and nobody returns to a marked one: with this check, reclaiming is safe.
                 is_stale = True
                 break
             if statement == "forget_states":
@@ -133,7 +134,7 @@ def step(db: Connection, planned: CompactionPlan, at: int, now: float) -> StepRe
                 changed += db.changes()
             at += 1
         else:
-            some, has_more = _reclaim(db, planned.no, chore)
+            some, has_more = _reclaim(db, planned.number, chore)
             gone += some
             at += not has_more
     size, entries = sums(gone)
@@ -170,11 +171,11 @@ def _was_rolled_back(db: Connection, planned: CompactionPlan) -> bool:
     return db.value(SQL["rolled_back_since"], (since + 1, planned.base + 0xFFFFFFFF)) is not None
 
 
-def _reclaim(db: Connection, no: int, chore: tuple[str, int, int]) -> tuple[list[DeletedRow], bool]:
+def _reclaim(db: Connection, number: int, chore: tuple[str, int, int]) -> tuple[list[DeletedRow], bool]:
     """Delete some rows of a range, after splitting those at its ends. Returns them, and whether there may be more."""
     what, first, last = chore
-    split_row(db, no, first)
-    split_row(db, no, last + 1)
-    base = no << 32
+    split_row(db, number, first)
+    split_row(db, number, last + 1)
+    base = number << 32
     bounds = base + first, base + last
     return delete_some(db, *bounds, below=base + last + 1, summaries=what == "reclaim")

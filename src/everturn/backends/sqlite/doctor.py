@@ -85,7 +85,7 @@ def _facts_of(db: Connection, path: str) -> FileFacts:
 
 
 def _journal(db: Connection, path: str) -> str:
-    """Tell the journal mode. A connection that takes the file for one that nobody changes tells of none."""
+    """Tell the journal mode. A connection that opened the file as one that nobody changes reports none."""
     if db.readonly("main"):
         file = pages.open_file(path)
         try:

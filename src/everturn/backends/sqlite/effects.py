@@ -28,21 +28,21 @@ SQL = statements.load("effects.sql")
 
 def effect_of(db: Connection, session: SessionRow, key: str) -> StoredEffect | None:
     """Load an effect of a session; None if it was never begun. Raises ValueError if the row was damaged, or is lost."""
-    found = db.row(SQL["load_effect"], (session.no, key))
-    if found is None:  # it was never begun if all that the session should have are there, and it is none of them
+    found = db.row(SQL["load_effect"], (session.number, key))
+    if found is None:  # all effects of the session are there, and this is none of them: it was never begun
         if session.effects and any(row.key == key for row in effects_of(db, session)):
             raise ValueError(f"the effect {key!a} is not found by its key")
         return None
     columns = unsealed(found, "an effect of session number")
-    if tuple(columns[:2]) != (session.no, key):
+    if tuple(columns[:2]) != (session.number, key):
         raise ValueError(f"a search for the effect {key!a} leads to {columns[1]!a}")
     return _from_columns(columns)
 
 
 def effects_of(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[StoredEffect]:
     """Load all effects of a session, in the order in which they were begun. `bad`: as in session_row.snapshots."""
-    rows = all_unsealed(db.execute(SQL["list_effects"], (session.no,)), "an effect of session number", bad)
-    found = [_from_columns(columns) for columns in rows if columns[0] == session.no]
+    rows = all_unsealed(db.execute(SQL["list_effects"], (session.number,)), "an effect of session number", bad)
+    found = [_from_columns(columns) for columns in rows if columns[0] == session.number]
     return all_of(found, session.effects, "effects", bad)
 
 
@@ -70,20 +70,20 @@ def with_row(
     return msgspec.structs.replace(outcome, effect=held)
 
 
-def store(db: Connection, no: int, rows: Iterable[StoredEffect]) -> None:
+def store(db: Connection, number: int, rows: Iterable[StoredEffect]) -> None:
     """Write effects under a session's number, in place of those with the same keys."""
     for row in rows:
         texts = (None if body is None else bytes(body).decode() for body in (row.request, row.result, row.error))
-        columns = (no, row.key, row.status, row.attempt, row.began, row.ended, row.token, row.by)
+        columns = (number, row.key, row.status, row.attempt, row.began, row.ended, row.token, row.by)
         db.execute(
             SQL["store_effect"],
             sealed(*columns, seconds(row.at), row.ended_at and seconds(row.ended_at), *texts, row.note),
         )
 
 
-def forget(db: Connection, no: int) -> None:
+def forget(db: Connection, number: int) -> None:
     """Delete every effect under a session's number."""
-    db.execute(SQL["delete_effects"], (no,))
+    db.execute(SQL["delete_effects"], (number,))
 
 
 def _from_columns(columns: Sequence[Any]) -> StoredEffect:

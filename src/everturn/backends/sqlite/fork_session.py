@@ -33,7 +33,7 @@ def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
     target = session_row.load(db, request.target, now)
     if target is not None:
         exists = ChangeOutcome(Status.EXISTS, target.life, target.version)
-        return apply_change.recall(db, target, birth) or exists
+        return apply_change.earlier_outcome(db, target, birth) or exists
     source = session_row.load(db, request.source, now)
     version, life = (source.version, source.life) if source else (0, "")
     if request.expected_version not in (None, version) or request.expected_life not in (None, life):
@@ -47,12 +47,12 @@ def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
 
 
 def _copy(db: Connection, source: SessionRow, state: State, birth: ChangeRequest, now: float) -> ChangeOutcome:
-    target = apply_change.begin(db, birth, now, origin=source.session_id)
+    target = apply_change.begin_life(db, birth, now, origin=source.session_id)
     path = PathWalk(db, source, state.head).down_to(0)
     kept = [(seq, seq) for seq in state.kept]
     whole = ranges_as_json(kept + clip(path, state.floor + 1, state.head), path)
     summaries = ranges_as_json(clip(path, state.cleared + 1, state.floor), path)
-    bases = (source.base, target.base, shift(target.no - source.no))
+    bases = (source.base, target.base, shift(target.number - source.number))
     for some in portions(msgspec.json.decode(whole)):
         db.execute(SQL["copy_ranges"], (msgspec.json.encode(some).decode(), *bases))
     refuse_misplaced_summaries(db, source.base + state.cleared + 1, source.base + state.floor)
@@ -65,7 +65,7 @@ def _copy(db: Connection, source: SessionRow, state: State, birth: ChangeRequest
     for seq, first, last in db.rows(SQL["too_much"], (whole, target.base)):
         wanted.setdefault(seq, []).append((first, last))
     for seq, ranges in wanted.items():
-        rewrite(db, target.no, db.row(SQL["load_row"], (target.base + seq,)), ranges)
+        rewrite(db, target.number, db.row(SQL["load_row"], (target.base + seq,)), ranges)
     # The jumps of the path alone: the copy has no other branches.
     jumps = [(seq, after) for (_, after), (seq, _) in pairwise([(0, 0), *path]) if seq > 1]
     last_jump = insert_jumps(db, target.base, jumps, 0)
@@ -75,7 +75,7 @@ def _copy(db: Connection, source: SessionRow, state: State, birth: ChangeRequest
     )
     # A copy of a user's session is that user's, too: whoever erases by a fact must find it.
     facts = source.facts or None
-    return apply_change.write(db, copied, Plan(state, facts=facts), birth, now)
+    return apply_change.write_plan(db, copied, Plan(state, facts=facts), birth, now)
 
 
 def portions(ranges: list[tuple[int, int, int]]) -> Iterator[list[tuple[int, int, int]]]:

@@ -16,7 +16,7 @@ import msgspec
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.core.leases import CLOCK_SLACK, LONGEST_LEASE, held_longest
-from everturn.health_report import Health
+from everturn.model.health import Health
 
 SQL = statements.load("health.sql")
 

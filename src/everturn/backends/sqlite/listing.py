@@ -138,11 +138,11 @@ def find(db: Connection, text: str, session_id: str | None, take: Callable[[str,
     _refuse_incomplete_log(db, 1, now)
 
 
-def _of_number(db: Connection, no: int, now: float) -> _Visibility | None:
+def _of_number(db: Connection, number: int, now: float) -> _Visibility | None:
     """Find the session of this number. None: it has ended, or is of another namespace."""
-    row = db.row(SQL["load_by_number"], (no,))
+    row = db.row(SQL["load_by_number"], (number,))
     if row is None:
-        raise ValueError(f"there are entries of session number {no}, and no such session")
+        raise ValueError(f"there are entries of session number {number}, and no such session")
     _, namespace, name, ended, *_ = row
     if not ended:
         from_columns(row)
@@ -157,7 +157,7 @@ def _of_number(db: Connection, no: int, now: float) -> _Visibility | None:
 def _refuse_incomplete_log(db: Connection, number: int, now: float) -> None:
     """Raise ValueError unless everything that sessions from this number on should have is in the log, in order.
 
-    Else a search of the whole log may have passed by entries of which the page lies somewhere else.
+    Otherwise a search of the whole log may have missed entries whose page lies in another place.
     """
     sizes: dict[int, int] = {}
     above = 2**63
@@ -166,19 +166,23 @@ def _refuse_incomplete_log(db: Connection, number: int, now: float) -> None:
             raise ValueError("the log is not in order")
         above = row_id
         sizes[row_id >> 32] = sizes.get(row_id >> 32, 0) + size
-    for no, size in db.execute(SQL["sessions_from"], (number,)):
-        if sizes.get(no, 0) != size:
-            raise ValueError(f"the log of session number {no} has {sizes.get(no, 0)} bytes, and should have {size}")
+    for found, size in db.execute(SQL["sessions_from"], (number,)):
+        if sizes.get(found, 0) != size:
+            raise ValueError(
+                f"the log of session number {found} has {sizes.get(found, 0)} bytes, and should have {size}"
+            )
     if not page_checksums.are_kept(db):
-        for no in sizes:
-            visible = _of_number(db, no, now)
+        for found in sizes:
+            visible = _of_number(db, found, now)
             if visible is not None:
-                _refuse_damaged_bodies(db, visible, *span(no))
+                _refuse_damaged_bodies(db, visible, *span(found))
 
 
 def _refuse_damaged_bodies(db: Connection, visible: _Visibility, first: int, last: int) -> None:
-    """Raise CorruptEntry if a visible entry is damaged. Where pages have no checksums, nothing else would tell that a
-    text was not found for that."""
+    """Raise CorruptEntry if a visible entry is damaged.
+
+    Where pages have no checksums, nothing else shows that damage kept a text from being found.
+    """
     for row in db.execute(SQL["rows_between"], (first, last)):
         seq, _, check, body, kind, _, count, *_ = row
         if checksum(kind, body) != check:

@@ -43,9 +43,9 @@ def first_lost(db: Connection, base: int, must: str, kind: str | None, handed: I
 
 
 def in_order(rows: Iterable[Any]) -> Iterator[Any]:
-    """Pass on the rows whose seqs rise. On a damaged page, a row may stand twice, or where another should.
+    """Pass on the rows whose seqs rise. On a damaged page, a row may stand twice, or in the place of another.
 
-    A row that does not match its checksum says nothing about those behind it.
+    A row that does not match its checksum says nothing about the rows behind it.
     """
     reached = 0
     for row in rows:

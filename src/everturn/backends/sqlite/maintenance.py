@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from everturn.backends.sqlite import effects, leases, statements
-from everturn.backends.sqlite.apply_change import insert
+from everturn.backends.sqlite.apply_change import insert_row
 from everturn.backends.sqlite.connections import Connection, patiently
 from everturn.backends.sqlite.packed_rows import MOST_LINES, cut_row, earliest_start
 from everturn.backends.sqlite.session_row import UNREADABLE, from_columns, refuse_damaged_index, span
@@ -69,26 +69,26 @@ def delete_some(
     return gone, len(rows) == STEP or size >= BYTES
 
 
-def split_row(db: Connection, no: int, seq: int) -> None:
+def split_row(db: Connection, number: int, seq: int) -> None:
     """Split the row that reaches across this seq, if there is one: a row then begins at it."""
-    base = no << 32
+    base = number << 32
     row = db.row(SQL["row_across"], (base + earliest_start(seq), base + seq))
     if row is not None:
-        rewrite(db, no, row, [(row[0], seq - 1), (seq, row[0] + row[6] - 1)])
+        rewrite(db, number, row, [(row[0], seq - 1), (seq, row[0] + row[6] - 1)])
 
 
-def rewrite(db: Connection, no: int, row: Sequence[Any], wanted: Iterable[Range]) -> None:
+def rewrite(db: Connection, number: int, row: Sequence[Any], wanted: Iterable[Range]) -> None:
     """Replace a row by rows of these ranges of its entries. A row too damaged for that stays as it is."""
     parts = cut_row(row, wanted)
     if parts is not None:
-        db.execute(SQL["delete_row"], ((no << 32) + row[0],))
+        db.execute(SQL["delete_row"], ((number << 32) + row[0],))
         for part in parts:
-            insert(db, no, part, row[5], row[1])
+            insert_row(db, number, part, row[5], row[1])
 
 
-def delete_undo_steps(db: Connection, no: int) -> None:
+def delete_undo_steps(db: Connection, number: int) -> None:
     """Delete every undo step of a session: ten at most."""
-    db.execute(SQL["delete_undo_steps"], span(no))
+    db.execute(SQL["delete_undo_steps"], span(number))
 
 
 def sums(gone: Iterable[DeletedRow]) -> tuple[int, int]:
@@ -121,23 +121,23 @@ class Removal(msgspec.Struct, frozen=True, gc=False):
 
 def reap(db: Connection, now: float) -> Compaction:
     """Delete some rows of a session that ended, and its own row last. One step; zeros if there is none."""
-    no = next((no for no, is_due in _ended(db, now) if is_due), None)
-    if no is None:
+    number = next((number for number, is_due in _ended(db, now) if is_due), None)
+    if number is None:
         return Compaction(0, 0, 0)
-    db.execute(SQL["end"], (no,))  # a session reaped in part must not come back if the clock is set back
-    removed = remove(db, (no,))
+    db.execute(SQL["end"], (number,))  # a session reaped in part must not come back if the clock is set back
+    removed = remove(db, (number,))
     return Compaction(1, removed.entries, removed.bytes)
 
 
 def _ended(db: Connection, now: float) -> Iterator[tuple[int, bool]]:
     """Yield numbers of sessions that seem to have ended, and whether their rows may go.
 
-    A row that does not match its checksum is not believed that it has expired.
+    A row that does not match its checksum does not count as expired.
     """
-    yield from ((no, True) for (no,) in db.execute(SQL["some_ended"]))
+    yield from ((number, True) for (number,) in db.execute(SQL["some_ended"]))
     for row in db.execute(SQL["some_expired"], (now,)):
         try:
-            yield row[0], row[3] == 1 or from_columns(row).no == row[0]
+            yield row[0], row[3] == 1 or from_columns(row).number == row[0]
         except UNREADABLE as exc:
             if is_interruption(exc):
                 raise
@@ -149,9 +149,9 @@ def erase(db: Connection, session_id: str, life: str | None, now: float, version
 
     SQLite overwrites deleted rows with zeros (secure_delete).
     """
-    lives = tuple(no for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now, version)))
-    for no in lives:
-        db.execute(SQL["end_by_erasing"], (now + ERASED_FOR, no))
+    lives = tuple(number for (number,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now, version)))
+    for number in lives:
+        db.execute(SQL["end_by_erasing"], (now + ERASED_FOR, number))
     spared = db.value(SQL["living"], (db.namespace, session_id)) is not None
     if not lives and not spared:
         refuse_damaged_index(db, session_id)
@@ -164,19 +164,19 @@ def remove(db: Connection, lives: Sequence[int]) -> Removal:
     """Remove rows of sessions that ended, within one time slice; of each session its own row last."""
     time_slice = TimeSlice()
     removed = Removal(left=tuple(lives))
-    for place, no in enumerate(lives):
+    for place, number in enumerate(lives):
         is_gone = False
         while not is_gone and time_slice.is_left(removed.entries):
-            part, is_gone = _remove_some(db, no)
+            part, is_gone = _remove_some(db, number)
             removed = removed.plus(part)
         if not is_gone:
             return removed.plus(Removal(left=tuple(lives[place:])))
     return removed.plus(Removal())
 
 
-def _remove_some(db: Connection, no: int) -> tuple[Removal, bool]:
+def _remove_some(db: Connection, number: int) -> tuple[Removal, bool]:
     """Remove some rows of one table, the log first. Returns counts, and whether nothing is left."""
-    low, high = span(no)
+    low, high = span(number)
     gone, _ = delete_some(db, low, high)
     if gone:
         size, entries = sums(gone)
@@ -185,14 +185,14 @@ def _remove_some(db: Connection, no: int) -> tuple[Removal, bool]:
         db.execute(SQL[statement], (low, high, STEP))
         if db.changes():
             return Removal(), False
-    db.execute(SQL["reap_snapshots"], (no, STEP))
+    db.execute(SQL["reap_snapshots"], (number, STEP))
     if snapshots := db.changes():
         return Removal(snapshots=snapshots), False
-    db.execute(effects.SQL["reap_effects"], (no, STEP))
+    db.execute(effects.SQL["reap_effects"], (number, STEP))
     if db.changes():
         return Removal(), False
-    delete_undo_steps(db, no)
-    db.execute(SQL["delete_session"], (no,))
+    delete_undo_steps(db, number)
+    db.execute(SQL["delete_session"], (number,))
     return Removal(), True
 
 

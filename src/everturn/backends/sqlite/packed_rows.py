@@ -15,7 +15,7 @@ from zlib import adler32
 
 import msgspec
 
-from everturn.backends.sqlite.row_checksums import NO_CHECKSUM, facts, sound_lines
+from everturn.backends.sqlite.row_checksums import NO_CHECKSUM, column_sum, sound_lines
 from everturn.core.codec import Draft, EntryRow
 from everturn.core.paths import Range
 from everturn.model import MESSAGE
@@ -93,8 +93,8 @@ def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:
 def _lines(row: Sequence[Any]) -> list[tuple[bytes, int]] | None:
     """Split a row into lines with Adler-32 of each; NO_CHECKSUM where one is damaged. None: they cannot be told apart.
 
-    In a damaged row, the checksums of its lines tell which of them are damaged. If they tell of none, all are taken to
-    be: then other columns of the row are not as they were written.
+    In a damaged row, the checksums of its lines show which lines are damaged. If they show none, another column of the
+    row was altered, and all lines count as damaged.
     """
     seq, created_at, checksum, body, _, turn, count, checksums = row
     lines = body.split(b"\n")
@@ -102,7 +102,7 @@ def _lines(row: Sequence[Any]) -> list[tuple[bytes, int]] | None:
         return None
     if adler32(body) == checksum:
         return [(line, adler32(line)) for line in lines]
-    sound = sound_lines(lines, checksums, facts(seq, turn, count, created_at))
+    sound = sound_lines(lines, checksums, column_sum(seq, turn, count, created_at))
     if sound is None:
         return None
     told = not all(sound)
@@ -116,7 +116,7 @@ def has_its_checksums(row: Sequence[Any]) -> bool:
     seq, created_at, _, body, _, turn, count, checksums = row
     if count == 1:
         return checksums is None
-    sound = sound_lines(body.split(b"\n"), checksums, facts(seq, turn, count, created_at))
+    sound = sound_lines(body.split(b"\n"), checksums, column_sum(seq, turn, count, created_at))
     return sound is not None and all(sound)
 
 

@@ -147,7 +147,7 @@ def look_past_damage(db: apsw.Connection) -> None:
 def is_damage(exc: BaseException) -> bool:
     """Whether SQLite reports a page that does not match its checksum, or is not valid.
 
-    Or a value of an impossible size: none is written that is half as large (LARGEST_LIMIT in option_values.py).
+    Or a value of an impossible size: none is written that is half as large (LARGEST_LIMIT in store/options.py).
     """
     if isinstance(exc, apsw.IOError):
         return getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_DATA

@@ -1,6 +1,6 @@
 """Reads of one session, each inside one read transaction: every row it hands over is of one moment.
 
-Rows are told by their whole id, and not by the seq in it: on a damaged page, a scan may meet those of another session.
+A row is recognised by its whole id, not by the seq in it: on a damaged page, a scan may meet rows of another session.
 
 It hands rows to a `take` function, which decodes them (core/message_batches.py, core/codec.py).
 visible_ranges.py finds the ranges of a read, lost_entries.py notices rows that should be there.
@@ -107,9 +107,8 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
         return []
     rows = all_unsealed(db.execute(SQL["list_changes"], (*found.span, limit)), "the change")
     newest = found.base + found.version
-    told = [
-        row for place, row in enumerate(rows) if row[0] == newest - place
-    ]  # older ones with gaps are kept for their keys alone
+    # Older changes, with gaps between them, are kept for their keys alone.
+    told = [row for place, row in enumerate(rows) if row[0] == newest - place]
     if len(told) < min(limit, found.version, REMEMBERED):
         raise ValueError(f"its changes do not lead to version {found.version}")
     return [

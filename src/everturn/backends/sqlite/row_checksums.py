@@ -1,4 +1,4 @@
-"""Checksums of rows: each covers all columns of its row, those that say whose row it is among them. Pure: no IO.
+"""Checksums of rows: each covers all columns of its row, including those that name its session. Pure: no IO.
 
 A row that lies where another should, or of which one bit was flipped, does not match (docs/decisions/029). Rows of the
 log are checked by the generated column `body_checksum`, which SQLite computes; schema/003.sql has the same sum as here.
@@ -53,7 +53,7 @@ def refuse_unsealed(rows: list[Any], called: str) -> list[Any]:
 
 
 def all_unsealed(rows: Iterable[Sequence[Any]], called: str, bad: list[str] | None = None) -> Iterator[Sequence[Any]]:
-    """Yield rows without their checksums. `bad`: rows that do not match are told there, and passed over."""
+    """Yield rows without their checksums. `bad` collects the rows that do not match, which are left out."""
     for row in rows:
         try:
             columns = unsealed(row, called)
@@ -73,8 +73,8 @@ def seconds(value: float) -> float:
 # --- entries ---------------------------------------------------------------------------------------------------------
 
 
-def facts(seq: int, turn: int, count: int, created_at: float) -> int:
-    """Make a number of the columns of a row of the log, except its body, its kind, and the session's number."""
+def column_sum(seq: int, turn: int, count: int, created_at: float) -> int:
+    """Add up the columns of a row of the log, except its body, its kind, and the number of its session."""
     ticks = int(created_at * _TICKS)
     if not 0 <= ticks <= _GREATEST:  # no time of a clock; SQLite keeps it within 64 bits, and gives `%` its sign
         ticks = max(-_GREATEST - 1, min(ticks, _GREATEST))
@@ -87,19 +87,19 @@ def shift(sessions: int) -> int:
     return sessions * 1000003 % _WORD
 
 
-def of_entries(body_checksum: int, no: int, known: int) -> int:
-    """Compute the column `checksum` of a row of the log. `known`: its `facts`."""
-    return (body_checksum + no * 1000003 + known) % _WORD - _HALF
+def of_entries(body_checksum: int, number: int, columns: int) -> int:
+    """Compute the column `checksum` of a row of the log. `columns`: its `column_sum`."""
+    return (body_checksum + number * 1000003 + columns) % _WORD - _HALF
 
 
-def of_lines(checksums: Iterable[int], known: int) -> bytes:
+def of_lines(checksums: Iterable[int], columns: int) -> bytes:
     """Encode the column `checksums` from Adler-32 of the lines: two bytes each, the highest first."""
-    return b"".join([((checksum + known) % PRIME).to_bytes(2) for checksum in checksums])
+    return b"".join([((checksum + columns) % PRIME).to_bytes(2) for checksum in checksums])
 
 
-def sound_lines(lines: Sequence[bytes], checksums: bytes | None, known: int) -> list[bool] | None:
+def sound_lines(lines: Sequence[bytes], checksums: bytes | None, columns: int) -> list[bool] | None:
     """Tell which lines of a row match their checksums. None: there are not as many checksums as lines."""
     if checksums is None or len(checksums) != 2 * len(lines):
         return None
     stored = struct.unpack(f">{len(lines)}H", checksums)
-    return [(adler32(line) + known) % PRIME == check for line, check in zip(lines, stored, strict=True)]
+    return [(adler32(line) + columns) % PRIME == check for line, check in zip(lines, stored, strict=True)]

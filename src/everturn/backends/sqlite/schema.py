@@ -110,7 +110,7 @@ def _lines_since_version_3(*row: Any) -> bytes | None:
         known = [int.from_bytes(checksums[at : at + 4], "big") for at in range(0, len(checksums), 4)]
         bad = [now != then for now, then in zip(found, known, strict=False)]
         found = [check + is_bad for check, is_bad in zip(found, [*bad, True], strict=True)]
-    return row_checksums.of_lines(found, row_checksums.facts(seq, turn, count, created_at))
+    return row_checksums.of_lines(found, row_checksums.column_sum(seq, turn, count, created_at))
 
 
 _CREATE_RECORD = """

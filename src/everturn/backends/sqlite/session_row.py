@@ -29,10 +29,10 @@ UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # raised by a row th
 
 
 class SessionRow(msgspec.Struct, frozen=True, gc=False):
-    """The row of a live session. `snapshots`, `undo_steps` and `effects` count its rows there; `last_jump` is a seq, or
-    0; `facts_text` is the JSON of its facts."""
+    """The row of a live session. `snapshots`, `undo_steps` and `effects` are the numbers of its rows in these tables;
+    `last_jump` is a seq, or 0; `facts_text` is the JSON of its facts."""
 
-    no: int
+    number: int
     session_id: str
     life: str
     version: int = 0
@@ -59,12 +59,12 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
     @property
     def base(self) -> int:
         """The number that is added to a seq or version to make a row's id."""
-        return self.no << 32
+        return self.number << 32
 
     @property
     def span(self) -> tuple[int, int]:
         """The least and the greatest id of the session's rows, in a table keyed by seq or version."""
-        return span(self.no)
+        return span(self.number)
 
     def is_over(self, now: float) -> bool:
         """Whether it has expired."""
@@ -79,15 +79,15 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-def span(no: int) -> tuple[int, int]:
-    return no << 32, (no << 32) + 0xFFFFFFFF
+def span(number: int) -> tuple[int, int]:
+    return number << 32, (number << 32) + 0xFFFFFFFF
 
 
 def load(db: Connection, session_id: str, now: float, bad: list[str] | None = None) -> SessionRow | None:
     """Load the live session of this name; None if there is none or it has expired.
 
-    Raises CorruptEntry if its row, or the index of names, is not as it was written. `bad`: if the row can be read all
-    the same, it is told there.
+    Raises CorruptEntry if its row, or the index of names, is not as it was written. `bad` collects what is wrong with a
+    row that can be read all the same: such a row is then returned.
     """
     try:
         row = db.execute(_LOAD, (db.namespace, session_id)).fetchone()
@@ -114,15 +114,15 @@ def from_columns(row: Sequence[Any], bad: list[str] | None = None) -> SessionRow
         bad.append(str(exc))
         columns = row[:-1]
         refuse_bad_numbers(*columns[5:7], columns[12], *columns[19:22], columns[23])
-    no, _, session_id, _, life, version, last_seq, *rest = columns
-    return SessionRow(no, session_id, life, version, last_seq, state_from(rest[:5]), *rest[5:])
+    number, _, session_id, _, life, version, last_seq, *rest = columns
+    return SessionRow(number, session_id, life, version, last_seq, state_from(rest[:5]), *rest[5:])
 
 
 def store(db: Connection, session: SessionRow, *, facts: bool = False) -> None:
-    """Write the columns of a live session, with their checksum. `facts`: these too, if they are not as they were."""
+    """Write the columns of a live session, with their checksum. With `facts`, write its facts, too."""
     row = session
     if facts:
-        db.execute(SQL["update_facts"], (row.facts_text, row.no))
+        db.execute(SQL["update_facts"], (row.facts_text, row.number))
     ttl = None if row.ttl is None else seconds(row.ttl)
     expires_at = None if row.expires_at is None else seconds(row.expires_at)
     changing = (
@@ -130,8 +130,8 @@ def store(db: Connection, session: SessionRow, *, facts: bool = False) -> None:
         *(seconds(row.created_at), seconds(row.changed_at), row.forked_from),
         *(row.snapshots, row.undo_steps, row.last_jump),
     )
-    checksum = of_row(row.no, db.namespace, row.session_id, 0, *changing, row.facts_text, row.effects)
-    db.execute(_UPDATE, (*changing, row.effects, checksum, row.no))
+    checksum = of_row(row.number, db.namespace, row.session_id, 0, *changing, row.facts_text, row.effects)
+    db.execute(_UPDATE, (*changing, row.effects, checksum, row.number))
 
 
 def refuse_other_row(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
@@ -181,23 +181,23 @@ def kept_from(kept: str) -> tuple[int, ...]:
 def snapshot_state(db: Connection, session: SessionRow, snapshot_id: str) -> State | None:
     """Load the state of a snapshot of this life; None if it has no such snapshot."""
     row = db.row(SQL["load_snapshot"], (snapshot_id,))
-    if row is None:  # it is absent if all that the session should have are there, and it is none of them
+    if row is None:  # all snapshots of the session are there, and this is none of them: it is absent
         if any(other[0] == snapshot_id for other in snapshots(db, session)):
             raise ValueError(f"snapshot {snapshot_id!a} is not found by its id")
         return None
-    found_id, no, _, _, *state, _ = unsealed(row, "snapshot")
+    found_id, number, _, _, *state, _ = unsealed(row, "snapshot")
     if found_id != snapshot_id:  # where keys are out of order, SQLite takes a lesser one for an equal one
         raise ValueError(f"a search for snapshot {snapshot_id!a} leads to {found_id!a}")
-    return state_from(state) if no == session.no else None
+    return state_from(state) if number == session.number else None
 
 
 def snapshots(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[Sequence[Any]]:
     """Read the snapshots of a session in the order they were taken: all columns of each.
 
-    `bad`, here and below: damaged rows are told there and passed over. Else they raise ValueError.
+    `bad`, here and below, collects the damage, and damaged rows are left out. Without it, damage raises ValueError.
     """
-    rows = all_unsealed(db.execute(SQL["list_snapshots"], (session.no,)), "snapshot", bad)
-    found = [row for row in rows if row[1] == session.no]
+    rows = all_unsealed(db.execute(SQL["list_snapshots"], (session.number,)), "snapshot", bad)
+    found = [row for row in rows if row[1] == session.number]
     versions = [row[3] for row in found]
     if versions != sorted(versions) and bad is None:
         raise ValueError("its snapshots are not in order")
@@ -233,7 +233,7 @@ def all_jumps(db: Connection, session: SessionRow, bad: list[str] | None = None)
 def _own(rows: Iterable[Sequence[Any]], session: SessionRow, called: str, bad: list[str] | None) -> Iterator[Any]:
     """Yield rows without their checksums, their seq or version in place of their id."""
     for row_id, *columns in all_unsealed(rows, called, bad):
-        if row_id >> 32 == session.no:
+        if row_id >> 32 == session.number:
             yield row_id - session.base, *columns
 
 

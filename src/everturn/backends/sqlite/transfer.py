@@ -17,7 +17,7 @@ from everturn.backends.sqlite.apply_change import LAST_SEQ
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.maintenance import delete_undo_steps
 from everturn.backends.sqlite.packed_rows import MOST_LINES, earliest_start, entries_within
-from everturn.backends.sqlite.row_checksums import facts, of_entries, sealed, seconds
+from everturn.backends.sqlite.row_checksums import column_sum, of_entries, sealed, seconds
 from everturn.backends.sqlite.session_row import SessionRow, change_columns, columns_of, state_from, store
 from everturn.core.facts import encode_facts
 from everturn.errors import MemoryStoreBackendError
@@ -39,7 +39,7 @@ def outline(db: Connection, session_id: str, now: float) -> Outline | None:
         session_id,
         session.life,
         session.version,
-        _call_of(db, session.no, session.version),
+        _call_of(db, session.number, session.version),
         session.last_seq,
         session.state,
         session.created_at,
@@ -65,10 +65,10 @@ def _snapshots(db: Connection, session: SessionRow) -> Iterator[SnapshotPart]:
         yield SnapshotPart(name, label, version, created_at, state_from(state))
 
 
-def _call_of(db: Connection, no: int, version: int) -> bytes:
+def _call_of(db: Connection, number: int, version: int) -> bytes:
     """Load the call id of the change that made a version; empty if it is not remembered."""
-    row = db.row(SQL["load_change"], ((no << 32) + version,))
-    return b"" if row is None else change_columns(row, no << 32)[2]
+    row = db.row(SQL["load_change"], ((number << 32) + version,))
+    return b"" if row is None else change_columns(row, number << 32)[2]
 
 
 def portion(db: Connection, request: PortionRequest, now: float) -> Portion | None:
@@ -116,16 +116,16 @@ def stage(db: Connection, request: Staging, now: float) -> str | None:
     size = 0
     if request.handle is None:
         db.execute(SQL["begin_staged"], (*name, now, now, db.lives_from + STAGED_FOR))
-        no = db.last_insert_rowid()
+        number = db.last_insert_rowid()
     else:
-        no = int(request.handle)
-        found = db.value(SQL["load_staged"], (no, *name, now))
+        number = int(request.handle)
+        found = db.value(SQL["load_staged"], (number, *name, now))
         if found is None:
             return None
         size = found
-    size += _write_rows(db, no, request.portion)
-    db.execute(SQL["extend_staged"], (size, db.lives_from + STAGED_FOR, no))
-    return str(no)
+    size += _write_rows(db, number, request.portion)
+    db.execute(SQL["extend_staged"], (size, db.lives_from + STAGED_FOR, number))
+    return str(number)
 
 
 def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
@@ -142,25 +142,25 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
         return ChangeOutcome(Status.SNAPSHOT_TAKEN)
     # Nothing was written up to here. A life that is replaced, or has expired, may still hold the ids of snapshots.
     db.execute(SQL["forget_snapshots"], name)
-    no = place.no
-    if session is not None and no == session.no:
-        delete_undo_steps(db, no)
+    number = place.number
+    if session is not None and number == session.number:
+        delete_undo_steps(db, number)
     else:
         db.execute(apply_change.SQL["end_session"], name)
-    if not no:
+    if not number:
         db.execute(SQL["begin_staged"], (*name, now, now, now))
-        no = db.last_insert_rowid()
-    size = place.bytes + _write_rows(db, no, arrival.portion)
-    last_jump = _write_pointers(db, no, outline, place)
-    effects.forget(db, no)
-    effects.store(db, no, (part.row for part in outline.effects))
-    db.execute(SQL["publish"], (no,))
+        number = db.last_insert_rowid()
+    size = place.bytes + _write_rows(db, number, arrival.portion)
+    last_jump = _write_pointers(db, number, outline, place)
+    effects.forget(db, number)
+    effects.store(db, number, (part.row for part in outline.effects))
+    db.execute(SQL["publish"], (number,))
     expires_at = None if arrival.expires_in is None else db.lives_from + arrival.expires_in
     known = (outline.life, outline.version, outline.last_seq, outline.state, size, outline.dimension, outline.ttl)
     times = (expires_at, outline.created_at, outline.changed_at)
     counts = (len(outline.snapshots), len(outline.undo_steps), last_jump)
     found_by = encode_facts(outline.facts)
-    row = SessionRow(no, outline.session_id, *known, *times, outline.forked_from, *counts, found_by)
+    row = SessionRow(number, outline.session_id, *known, *times, outline.forked_from, *counts, found_by)
     store(db, msgspec.structs.replace(row, effects=len(outline.effects)), facts=True)
     return ChangeOutcome(Status.APPLIED, outline.life, outline.version)
 
@@ -168,13 +168,13 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
 def _mark_of(db: Connection, session: SessionRow | None) -> Mark | None:
     if session is None:
         return None
-    return Mark(session.life, session.version, _call_of(db, session.no, session.version))
+    return Mark(session.life, session.version, _call_of(db, session.number, session.version))
 
 
 class _Place(msgspec.Struct, frozen=True, gc=False):
     """Session number that an arrival is written under (0: a new one), and bytes, last seq and last jump that it has."""
 
-    no: int
+    number: int
     bytes: int = 0
     last_seq: int = 0
     last_jump: int = 0
@@ -184,10 +184,10 @@ def _place_for(db: Connection, arrival: Arrival, session: SessionRow | None, now
     """Find the session number to write under. None: the staged rows have been removed."""
     _refuse_too_long(arrival.outline.last_seq, arrival.outline.version)
     if arrival.handle is not None:
-        no = int(arrival.handle)
-        staged = db.value(SQL["load_staged"], (no, db.namespace, arrival.outline.session_id, now))
-        return None if staged is None else _Place(no, staged)
-    return _Place(0) if session is None else _Place(session.no, session.bytes, session.last_seq, session.last_jump)
+        number = int(arrival.handle)
+        staged = db.value(SQL["load_staged"], (number, db.namespace, arrival.outline.session_id, now))
+        return None if staged is None else _Place(number, staged)
+    return _Place(0) if session is None else _Place(session.number, session.bytes, session.last_seq, session.last_jump)
 
 
 def _refuse_too_long(*numbers: int) -> None:
@@ -198,14 +198,14 @@ def _refuse_too_long(*numbers: int) -> None:
         raise MemoryStoreBackendError(text, outcome="not_written")
 
 
-def _write_rows(db: Connection, no: int, portion: Portion) -> int:
+def _write_rows(db: Connection, number: int, portion: Portion) -> int:
     """Write entries and changes under a session's number. Returns the bytes of the bodies that are new."""
-    base = no << 32
+    base = number << 32
     size = 0
     _refuse_too_long(*(part.seq for part in portion.entries[-1:]), *(part.version for part in portion.changes[-1:]))
     for entry in portion.entries:
-        known = facts(entry.seq, entry.turn, 1, entry.created_at)
-        checksum = of_entries(entry.checksum, no, known)
+        columns = column_sum(entry.seq, entry.turn, 1, entry.created_at)
+        checksum = of_entries(entry.checksum, number, columns)
         row = (base + entry.seq, entry.turn, entry.kind, entry.created_at, checksum, entry.body)
         db.execute(SQL["insert_entry"], row)
         size += db.changes() and entry.size
@@ -222,13 +222,13 @@ def _write_rows(db: Connection, no: int, portion: Portion) -> int:
     return size
 
 
-def _write_pointers(db: Connection, no: int, outline: Outline, place: _Place) -> int:
+def _write_pointers(db: Connection, number: int, outline: Outline, place: _Place) -> int:
     """Write jumps, snapshots and undo steps. Jumps up to the last seq are there. Returns the seq of the last."""
-    base = no << 32
+    base = number << 32
     new = [(seq, after) for seq, after in outline.jumps if seq > place.last_seq]
     last_jump = apply_change.insert_jumps(db, base, new, place.last_jump)
     for snapshot in outline.snapshots:
-        known = (snapshot.id, no, snapshot.label, snapshot.version, *columns_of(snapshot.state))
+        known = (snapshot.id, number, snapshot.label, snapshot.version, *columns_of(snapshot.state))
         db.execute(apply_change.SQL["insert_snapshot"], sealed(*known, seconds(snapshot.created_at)))
     for step in outline.undo_steps:
         step_facts = (base + step.version, step.kind, step.moved_to, step.hidden)

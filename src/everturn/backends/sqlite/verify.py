@@ -81,7 +81,7 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
 def _disagreements(db: Connection, session: SessionRow) -> Iterator[str]:
     """Find facts that are stored twice and differ, though each row matches its checksum."""
     low, high = session.span
-    named = {"no": session.no, "low": low, "high": high, "remembered": REMEMBERED}
+    named = {"no": session.number, "low": low, "high": high, "remembered": REMEMBERED}
     try:
         for version, kind, *_ in db.execute(SQL["texts_of_changes"], named):
             if kind not in KINDS:
@@ -107,8 +107,8 @@ def verify_file(db: Connection, path: str) -> list[Problem]:
     if path:
         db.execute("ROLLBACK")
         problems += (
-            Problem(None, None, f"page {no} {BAD_CHECKSUM}")
-            for no in page_checksums.damaged(db, path, db.patience.deadline)
+            Problem(None, None, f"page {number} {BAD_CHECKSUM}")
+            for number in page_checksums.damaged(db, path, db.patience.deadline)
         )
     return problems
 
@@ -118,7 +118,7 @@ def _integrity(db: Connection) -> Iterator[str]:
 
 
 def _orphans(db: Connection) -> Iterator[str]:
-    return (f"entries of session number {no}, which does not exist" for (no,) in db.execute(SQL["orphans"]))
+    return (f"entries of session number {number}, which does not exist" for (number,) in db.execute(SQL["orphans"]))
 
 
 def _schema(db: Connection) -> Iterator[str]:

@@ -157,7 +157,7 @@ def _missing_summaries() -> ValueError:
 
 
 def ranges_as_json(ranges: Sequence[Range], path: Sequence[Range]) -> str:
-    """Write ranges as the JSON parameter of a statement: for each where to look from, its first and its last seq."""
+    """Write ranges as the JSON parameter of a statement: of each, where to look from, and its first and last seq."""
     starts = {first for first, _ in path}  # most begin there, and a search for each would be half of a read of many
     found = [(first if first in starts else earliest_start(first, path), first, last) for first, last in ranges]
     return msgspec.json.encode(found).decode()

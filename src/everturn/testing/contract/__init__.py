@@ -2,6 +2,7 @@
 
 sequential.py    one caller: order, contents, keys, versions
 removal.py       clear, replace, pop, trim
+equal_contents.py equal words in several places, and what a removal leaves behind
 snapshots.py     save, rollback, undo
 isolation.py     sessions with similar ids
 checkpoints.py   checkpointers: of LangGraph, and of workflows of Agent Framework
@@ -17,7 +18,9 @@ names.py         ids that a store's own encoding, columns or keys could take for
 frameworks.py    LangGraph's subgraphs and pending writes, ADK's applications and state
 framework_races.py the same at once, and stopped at every point
 sequences.py     many operations in a row, compared with a model; retries and versions that come late
+odd_texts.py     texts that look like a store's own; long texts that are not ASCII
 message_fields.py tool calls, ids, contents that are no text, values of all types
+native_messages.py what only a framework has: its kinds of messages, checkpoints, shared state
 long_sessions.py every change on 101 messages and more; large_changes.py other calls in the middle of them
 edge.py          unusual contents, sizes, ids; expiry.py time to live; expiry_of_parts.py of all that a session has
 faults.py        servers that fail; file_faults.py disks and files that do
@@ -46,6 +49,7 @@ from everturn.testing.contract import (
     crash,
     edge,
     effects,
+    equal_contents,
     expiry,
     expiry_of_parts,
     faults,
@@ -59,6 +63,8 @@ from everturn.testing.contract import (
     long_sessions,
     message_fields,
     names,
+    native_messages,
+    odd_texts,
     pauses,
     persistence,
     pops,
@@ -77,10 +83,22 @@ from everturn.testing.results import CONTRACT_VERSION
 
 CLAUSES: tuple[Clause, ...] = collected(
     [
-        *(sequential, removal, snapshots, sequences, isolation, names, checkpoints, items, frameworks, refusals),
+        *(
+            sequential,
+            removal,
+            equal_contents,
+            snapshots,
+            sequences,
+            isolation,
+            names,
+            checkpoints,
+            items,
+            frameworks,
+            refusals,
+        ),
         *(races, pops, framework_races, concurrency, pauses, clocks),
         persistence,
-        *(edge, message_fields, long_sessions, large_changes, expiry, expiry_of_parts),
+        *(edge, odd_texts, message_fields, native_messages, long_sessions, large_changes, expiry, expiry_of_parts),
         *(faults, file_faults, recovery, after_faults, leaks),
         *(crash, syncing),
         compaction,

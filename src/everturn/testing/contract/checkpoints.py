@@ -73,3 +73,58 @@ def checkpoints_are_all_kept(kit: Kit) -> None:
                 found is not None, f"checkpoint {checkpoint_id} was acknowledged and is not there", session=session
             )
             kit.check(found[1] == parent, f"the parent of {checkpoint_id} is {found[1]}, not {parent}", session=session)
+
+
+@registry.clause(
+    "checkpoint-list",
+    "Listing a thread gives each of its checkpoints once, newest first, as many and as old as were asked for.",
+    incident="list() sorts the oldest first and ignores `before`: 'go back one step' replays the whole conversation.",
+    needs=["listing"],
+    since=2,
+)
+def checkpoint_list(kit: Kit) -> None:
+    store, session, other = kit.borrow(), kit.session(), kit.session()
+    ids: list[str] = []
+    for _ in range(6):
+        ids.append(store.append(session, kit.turn()))
+        store.append(other, kit.turn())
+        if kit.offers("subgraphs"):
+            store.call("append_in", session, "subgraph", kit.turn())
+    newest = ids[::-1]
+    for story, wanted, options in (
+        ("all", newest, {}),
+        ("the latest two", newest[:2], {"limit": 2}),
+        ("those before the third", newest[4:], {"before": ids[2]}),
+        ("the latest before the fifth", newest[2:3], {"before": ids[4], "limit": 1}),
+    ):
+        found = store.call("listed", session, **options)
+        places = [ids.index(one) + 1 if one in ids else one for one in found]
+        kit.check(
+            found == wanted,
+            f"of 6 checkpoints, {story} are listed as {places}, not {[ids.index(one) + 1 for one in wanted]}",
+            session=session,
+        )
+
+
+@registry.clause(
+    "checkpoint-of-another-thread",
+    "A checkpoint can be had in its own thread and namespace alone, and not by its id in another.",
+    incident="WHERE checkpoint_id = ?: a link with another customer's id opens that customer's conversation.",
+    needs=["subgraphs"],
+    since=2,
+)
+def checkpoint_of_another_thread(kit: Kit) -> None:
+    store, session, other = kit.borrow(), kit.session(), kit.session()
+    turns = kit.turns(2)
+    theirs = [store.append(session, turn) for turn in turns][-1]
+    inner = store.call("append_in", session, "subgraph", kit.turn())
+    store.append(other, kit.turn())
+    for thread, checkpoint_id, what in (
+        (other, theirs, "a checkpoint of another thread"),
+        (session, inner, "a checkpoint of a subgraph"),
+    ):
+        outcome = store.take(Step("checkpoint", thread, (checkpoint_id,)))  # an error says that it is not there, too
+        kit.check(not outcome.ok or outcome.value is None, f"{what} was returned by its id", session=thread)
+    found = store.call("checkpoint", session, theirs)
+    kit.check(found is not None, f"checkpoint {theirs} cannot be retrieved in its own thread", session=session)
+    kit.same(found[0], turns, "a checkpoint was looked for by its id", session=session)

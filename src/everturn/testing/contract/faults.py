@@ -24,6 +24,7 @@ OPENINGS = 3  # tries, each of which took as long as it was given
 IN_TIME = TIMEOUT + 4.5  # a busy machine is late, too
 AFTERWARDS: tuple[Afterwards, ...] = ("close", "silence")
 LAST_REQUESTS = 3
+FAILURES, FAILING = 12, 1.5  # calls while the backend is down, and the seconds that they may take
 HUNG = 0.5  # seconds that a backend hangs, where no time-out is offered
 
 
@@ -97,6 +98,9 @@ def faulty_proxy(kit: Kit) -> Iterator[Any]:
 )
 def backend_down(kit: Kit) -> None:
     store, session = session_with_turns(kit)
+    reader = open_with_timeout(kit, "reader")
+    reader.read(session)  # what it has seen is no answer later: there is one more turn by then
+    store.append(session, kit.turn())
     with faulty_proxy(kit) as proxy:
         proxy.refuse()
         proxy.cut()
@@ -108,6 +112,10 @@ def backend_down(kit: Kit) -> None:
             Step("read", session),
             relieve=proxy.restore,
         )
+        outcomes += attempt(kit, reader, *[Step("read", session)] * 2, relieve=proxy.restore)
+        ends = time.monotonic() + FAILING
+        while len(outcomes) < FAILURES and time.monotonic() < ends:  # a circuit breaker opens after some failures
+            outcomes += attempt(kit, reader, Step("read", session), relieve=proxy.restore)
     check_in_time(kit, outcomes, "with the backend down")
     for outcome in outcomes:
         kit.check(

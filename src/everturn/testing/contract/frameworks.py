@@ -8,6 +8,7 @@ from everturn.testing.workers.messages import Done, Step
 
 registry = ClauseRegistry("sequential", since=2)
 NAMESPACES = ("", "a", "a|b", "a:1", "a:1|b:2", "b", ":", "|")
+AGENTS = ("planner", "writer", "plan", "planner2")
 APPLICATIONS = (("kit", "u"), ("kit", "u1"), ("kitu", ""), ("ki", "tu"), ("other", "u"), ("kit:u", "s"), ("kit", "u:s"))
 
 
@@ -140,3 +141,25 @@ def state_with_events(kit: Kit) -> None:
         kept = {name: found.get(name) for name in wanted}
         kit.check(kept == wanted, f"{who.name}: the state is {kept}, and the events lead to {wanted}", session=session)
         kit.same(who.read(session), turns[:3], "three events with state", session=session)
+
+
+@registry.clause(
+    "agents-of-a-session",
+    "Agents of one session share no messages, and deleting the session deletes those of all.",
+    incident="Messages keyed by session and number alone: of two agents, one goes on with the other's thoughts.",
+    needs=["agents"],
+)
+def agents_of_a_session(kit: Kit) -> None:
+    store, session = kit.borrow(), kit.session()
+    written = {agent: kit.turns(3) for agent in AGENTS}
+    for number in range(3):
+        for agent, turns in written.items():
+            outcome = store.take(Step("append_for", session, (agent, turns[number])))
+            kit.check(outcome.ok, f"agent {agent!r} could not store a message: {outcome.fault}", session=session)
+    for agent, turns in written.items():
+        kit.same(store.call("read_for", session, agent), turns, f"agent {agent!r}", session=session)
+    if kit.offers("clear"):
+        store.clear(session)
+        for agent in written:
+            found = store.call("read_for", session, agent)
+            kit.same(found, [], f"agent {agent!r} of a session that was deleted", session=session)

@@ -188,3 +188,51 @@ def _unchanged(kit: Kit, found: list[ReadMessage], turns: list[tuple[SentMessage
         for name, value in sent.fields.items():
             if name in seen.fields:
                 kit.check(seen.fields[name] == value, f"{story}: {name} is {seen.fields[name]!r:.200}")
+
+
+ROLES = ("tool", "developer", "function", "critic")
+
+
+@registry.clause(
+    "other-roles",
+    "A role beside user, assistant and system comes back as it was, or is refused.",
+    incident="roles.get(role, 'user'): what a tool returned is read as the user's words, orders to the model included.",
+    needs=["roles"],
+)
+def other_roles(kit: Kit) -> None:
+    if kit.environment.offer.message:
+        raise NotOffered("the factory makes the messages, and need not know these roles")
+    store = kit.borrow()
+    for role in ROLES:
+        fields = {"tool_call_id": "call-1"} if role == "tool" and kit.offers("fields") else {}
+        session, sent = kit.session(), SentMessage(role, "some words", fields)
+        found = stored_or_refused(kit, store, session, sent, f"a message of the role {role!r}")
+        if found is not None:
+            kit.check(found.role == role, f"the role {role!r} came back as {found.role!r}", session=session)
+
+
+@registry.clause(
+    "metadata-names",
+    "Metadata with names like those of a message's own fields changes none of these, and comes back as it was.",
+    incident="{**message, **metadata}: a web page with the metadata role=system speaks to the model as its owner.",
+    needs=["fields"],
+)
+def metadata_names(kit: Kit) -> None:
+    store, session = kit.borrow(), kit.session()
+    metadata = {name: f"of the metadata: {name}" for name in OWN_NAMES}
+    sent = SentMessage("user", "the words", {"metadata": metadata})
+    found = stored_or_refused(kit, store, session, sent, "metadata with names of the message's own")
+    if found is None:
+        return
+    kit.same([found], [(sent,)], "its metadata has a role and a content, too", session=session)
+    kit.check(
+        "metadata" not in found.fields or comes_back(metadata, found.fields["metadata"]),
+        f"metadata with names of the message's own came back as {found.fields.get('metadata')!r:.300}",
+        session=session,
+    )
+
+
+OWN_NAMES = (
+    *("role", "content", "type", "id", "name", "seq", "session", "session_id", "created_at", "timestamp", "ts"),
+    *("tool_calls", "metadata", "extra", "version", "key", "text", "data", "kind", "message", "_id"),
+)

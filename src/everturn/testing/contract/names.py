@@ -23,6 +23,7 @@ ENCODED = (
 LONG = tuple(
     f"{'x' * length}{end}" for length in (63, 64, 127, 128, 254, 255, 511, 1000) for end in ("", "a", "b", "\u00e9")
 )
+COME_AGAIN = 30  # sessions, those used longest ago
 SURROGATES = ("\ud800", "\ud801", "\udfff", "?", "\ufffd", "a\ud800", "a\udc00", "a?", "a\ufffd", "a", "\\ud800")
 ENDINGS = (
     *(":archive", ":archived", ":meta", ":messages", ":history", ":snapshots", ":snapshot:1", ":keys", ":lock"),
@@ -116,10 +117,14 @@ def isolation_of_surrogates(kit: Kit) -> None:
 def isolation_of_many(kit: Kit) -> None:
     store = kit.open()
     # One object per session may mean a connection for each. Of a thousand hashes of two bytes some are equal.
-    number = 60 if "session_id" in kit.environment.offer.options else 300 if kit.quick else 1_000
+    number = 60 if "session_id" in kit.environment.offer.options else 300 if kit.quick else 1_100
     base = kit.session()
     written = fill(kit, store, [f"{base}-{index}" for index in range(number)], turns=1)
     unharmed(kit, store, written, f"{number} sessions have a turn each")
+    again = {name: [*written[name], kit.turn()] for name in list(written)[:COME_AGAIN]}
+    outcomes = take(kit, store, *(Step("append", name, (turns[-1],)) for name, turns in again.items()))
+    kept = {name: turns for (name, turns), outcome in zip(again.items(), outcomes, strict=True) if outcome.ok}
+    unharmed(kit, store, kept, f"it goes on after a turn in each of {number} sessions")
 
 
 @registry.clause(

@@ -13,16 +13,27 @@ from functools import partial
 
 import msgspec
 
-from everturn.testing.kit.clause import ClauseRegistry
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered
 from everturn.testing.kit.kit import NO_LOSS, Kit
 from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.races.sweep import Ended, Race, Sweep, modes
 from everturn.testing.workers.controller import WorkerDied
-from everturn.testing.workers.messages import CallerSteps, Do, Done, Paused, SideBySide, Step, Stop
+from everturn.testing.workers.messages import (
+    CallerSteps,
+    Do,
+    Done,
+    Interleave,
+    Interleaved,
+    Paused,
+    SideBySide,
+    Step,
+    Stop,
+)
 
 registry = ClauseRegistry("concurrency", since=2)
 HOUR = 3600.0
 ROUNDS = 4
+READS, READING, MEANWHILE = 30, 0.1, 20  # reads beside an append, their seconds if blocked; appends of others
 PATIENCE = 0.05  # seconds to wait for a call that may be blocked
 
 
@@ -285,3 +296,39 @@ def _callers(kit: Kit, store: Instance, session: str, *, own: bool) -> Do:
     opening = kit.opening("own", store.place) if own else None
     mode: SideBySide = "tasks" if kit.environment.opened.awaited else "threads"
     return Do(store.slot, callers, mode, own=opening, record=kit.record(store.worker))
+
+
+@registry.clause(
+    "reader-beside-append",
+    "A thread that reads while another one is inside an append takes no lock of it away: other processes lose no turn.",
+    incident="POSIX locks belong to a process: closing any handle of the file frees them, and a read closes one.",
+    needs=["appends", "processes"],
+    weight=2,
+)
+def reader_beside_append(kit: Kit) -> None:
+    if kit.environment.opened.awaited:
+        raise NotOffered("an awaited store runs in one thread")
+    inside, other = kit.open("inside", watched=True), kit.open("other")
+    last = count_points(kit, inside, partial(append_step, kit))
+    for n in spread(last, 6 if kit.quick else 16):
+        session = kit.session()
+        for store in (inside, other):
+            store.append(session, kit.turn())
+        job = Interleave(
+            inside.slot,
+            CallerSteps(kit.unique_name("writer"), (Step("append", session, (kit.turn(),)),)),
+            CallerSteps(kit.unique_name("reader"), tuple(Step("read", session) for _ in range(READS))),
+            n,
+            "calls",
+            READING,
+            own=kit.opening("own", inside.place),
+            record=kit.record(inside.worker),
+        )
+        inside.worker.send(job)
+        for _ in range(MEANWHILE):
+            if inside.worker.poll(0):
+                break
+            other.take(Step("append", session, (kit.turn(),)))
+        kit.report(inside.worker, Interleaved)
+        other.read(session)
+    kit.judge(*NO_LOSS, least=3)

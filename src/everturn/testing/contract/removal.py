@@ -77,6 +77,24 @@ def replace(kit: Kit) -> None:
 
 
 @registry.clause(
+    "replace-with-nothing",
+    "Replacing a session's messages by none leaves it empty, or is refused and changes nothing.",
+    incident="`if not messages: return`, taken over from append: a reset by set_messages(key, []) resets nothing.",
+    needs=["replace"],
+    since=2,
+)
+def replace_with_nothing(kit: Kit) -> None:
+    store, session, turns = session_with_turns(kit, 2)
+    outcome = store.take(Step("replace", session, ((),)))
+    left = [] if outcome.ok else turns
+    ended = "done" if outcome.ok else "refused"
+    kit.same(store.read(session), left, f"replacing all messages by none was {ended}", session=session)
+    turn = kit.turn()
+    store.append(session, turn)
+    kit.same(store.read(session), [*left, turn], "a turn was stored after that", session=session)
+
+
+@registry.clause(
     "pop",
     "Taking back the last message takes exactly the last one, and returns it.",
     incident="A runner rewinds a failed step and takes the user's question along.",

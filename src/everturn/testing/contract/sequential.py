@@ -9,6 +9,27 @@ from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Step
 
 registry = ClauseRegistry("sequential")
+SIMILAR_KEYS = (
+    *(
+        "key",
+        "Key",
+        "KEY",
+        "key ",
+        " key",
+        "key\n",
+        "k",
+        "key:1",
+        "key:10",
+        "key%",
+        "key_",
+        "1",
+        "01",
+        "1.0",
+        "caf\u00e9",
+    ),
+    *(f"{'k' * length}{end}" for length in (32, 36, 64, 128, 255) for end in "ab"),
+    "cafe\u0301",
+)
 
 
 def session_with_turns(kit: Kit, turns: int = 1) -> tuple[Instance, str, list[tuple[SentMessage, ...]]]:
@@ -239,6 +260,25 @@ def key_with_other_content(kit: Kit) -> None:
     store.append(session, turn, key="k")
     kit.refused(store, Step("append", session, (other,), {"key": "k"}), "its key was used with other content before")
     kit.same(store.read(session), [turn], "a turn was refused", session=session)
+
+
+@registry.clause(
+    "keys-are-exact",
+    "Keys that differ by case, white space, their end or their Unicode form are different keys.",
+    incident="A column of 64 characters: keys that begin with a URL are all one, and turns are taken for retries.",
+    needs=["key"],
+    since=2,
+)
+def keys_are_exact(kit: Kit) -> None:
+    store, session, turn = kit.borrow(), kit.session(), kit.turn()
+    # Always the same turn: a key that is taken for another one stores nothing, and nobody is told.
+    steps = [Step("append", session, (turn,), {"key": key}) for key in SIMILAR_KEYS]
+    stored = sum(store.take_unrecorded(step).ok for step in steps)
+    found = store.take_unrecorded(Step("read", session))
+    kit.check(found.ok, f"turns with {stored} keys were stored, and reading raised {found.fault}", session=session)
+    story = f"a turn was stored with {stored} keys that are alike"
+    kit.same(found.value, [turn] * stored, story, session=session)
+    kit.notes.append(f"{stored} of {len(SIMILAR_KEYS)} keys were accepted")
 
 
 @registry.clause(

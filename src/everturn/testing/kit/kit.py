@@ -39,6 +39,7 @@ ENOUGH = 20  # acknowledged operations, below which a history shows nothing
 # For clauses that promise that nothing is lost. Other clauses promise that turns are whole, fresh and in order.
 NO_LOSS: tuple[ViolationKind, ...] = ("lost", "duplicate", "phantom", "resurrected")
 _SHOWN_EVENTS = 40
+STARTING = 30.0  # seconds in which a fresh interpreter starts and imports the target, on a busy machine
 
 
 class Kit:
@@ -227,7 +228,7 @@ class Kit:
     def take_in_fresh_process(self, place: Path, *steps: Step) -> tuple[Outcome, ...]:
         """Take steps in a fresh `python -c`, which shares only the place with this run."""
         return take_in_fresh_process(
-            self.environment.target, self.opening("plain", place), steps, self.environment.patience.seconds()
+            self.environment.target, self.opening("plain", place), steps, self.environment.patience.seconds() + STARTING
         )
 
     # --- messages to write --------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ read_then_put.py  base of shapes whose caller reads, extends and stores
 langgraph.py   LangGraph's checkpoints; langgraph_store.py its items
 agent_framework.py  Microsoft Agent Framework: histories, and checkpoints of workflows
 strands.py     Strands' numbered messages
+native_messages.py messages as only their frameworks make them
 
 For a new shape, write a class and add it to SHAPES.
 """

@@ -7,12 +7,13 @@ The framework is used only to make its messages and checkpoints, and only if the
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 from everturn.testing.shapes.base import DictMessage, ReadMessage, SentMessage, Shape, read_message
+from everturn.testing.shapes.native_messages import agent_framework_messages
 from everturn.testing.shapes.read_then_put import ReadThenPutShape
 
 
@@ -38,6 +39,10 @@ class HistoryProviderShape(Shape):
         if (framework := self.framework("agent_framework")) is None:
             return DictMessage(role=sent.role, content=sent.content)
         return framework.Message(sent.role, [sent.content])
+
+    def natives(self) -> Mapping[str, list[Any]]:
+        framework = self.framework("agent_framework")
+        return {} if framework is None else agent_framework_messages(framework)
 
     def _state(self, session: str, method: str) -> dict[str, Any]:
         return {"state": self._states.setdefault(session, {})} if self._takes(method, "state") else {}

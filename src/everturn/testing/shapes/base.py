@@ -16,6 +16,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
+from everturn.testing.shapes.native_messages import plain
+
 Unit: TypeAlias = Literal["turn", "pair", "message"]
 """The messages that one call of the shape appends: the unit that must be stored whole or not at all."""
 
@@ -143,11 +145,17 @@ class Shape:
             found.add("roles")
         if self.has_fields and self._make is None:
             found.add("fields")
+        if self._make is None and self.natives():
+            found.add("native_messages")
         return frozenset(found | self.more())
 
     def more(self) -> set[str]:
         """Add the operations that only this shape offers."""
         return set()
+
+    def natives(self) -> Mapping[str, list[Any]]:
+        """Make examples of messages that only the framework has, by name: native_messages.py."""
+        return {}
 
     def _appender(self) -> str:
         return next(name for name in self.appends_to if self._has(name))
@@ -237,6 +245,23 @@ class Shape:
         await self.append(session, messages)
         for made in self._handed:
             change_in_place(made)
+
+    async def native_names(self) -> list[str]:
+        return list(self.natives())
+
+    async def append_native(self, session: str, name: str) -> Any:
+        """Append messages of the framework in one call, or one by one. Returns them as mappings."""
+        made = self.natives()[name]
+        sent = plain(made)  # before the store has them
+        for messages in [made] if self.unit == "turn" else [[one] for one in made]:
+            twin = copy(self)
+            twin.made = lambda _, handed=messages: handed  # type: ignore[method-assign,misc]
+            await twin.append(session, ())
+        return sent
+
+    async def read_native(self, session: str) -> Any:
+        """Read the history as mappings, with all that its messages have."""
+        return plain(list(await self.read_raw(session)))
 
     async def append_awaited(self, session: str, messages: Sequence[SentMessage]) -> None:
         """Append by the awaited twin of the blocking method. Run in a loop (LocalInstance.taken), which it may need."""

@@ -6,12 +6,13 @@ shape gets plain messages, or those that its factory makes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from importlib import import_module
 from typing import Any, ClassVar
 
 from everturn.testing.shapes.base import DictMessage, ReadMessage, SentMessage, Shape, await_if_needed, read_message
+from everturn.testing.shapes.native_messages import adk_events, langchain_messages, llama_index_messages, openai_items
 
 _LATEST = 20  # events
 
@@ -49,6 +50,10 @@ class LangChainShape(Shape):
         fields = {name: value for name, value in sent.fields.items() if name != "metadata"}
         return kinds[sent.role](content=sent.content, **fields)
 
+    def natives(self) -> Mapping[str, list[Any]]:
+        langchain = self.framework("langchain_core.messages")
+        return {} if langchain is None else langchain_messages(langchain)
+
     async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         await self.call(session, "add_messages", self.made(messages), **options)
 
@@ -80,6 +85,9 @@ class AgentsShape(Shape):
     def more(self) -> set[str]:
         found = {"latest"} if self._takes("get_items", "limit") else set()
         return found | ({"pop"} if self._has("pop_item") else set())
+
+    def natives(self) -> Mapping[str, list[Any]]:
+        return openai_items()
 
     async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         await self.call(session, "add_items", self.made(messages), **options)
@@ -131,6 +139,10 @@ class LlamaIndexShape(Shape):
         make = getattr(self.framework("llama_index.core.llms"), "ChatMessage", DictMessage)
         return make(role=sent.role, content=sent.content)
 
+    def natives(self) -> Mapping[str, list[Any]]:
+        llama = self.framework("llama_index.core.base.llms.types")
+        return {} if llama is None else llama_index_messages(llama)
+
     async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         (made,) = self.made(messages)
         await self.call(session, "add_message", made, **options)
@@ -169,7 +181,8 @@ class AdkShape(Shape):
     of: ClassVar[dict[str, str]] = {"app_name": "everturn_kit", "user_id": "kit"}
 
     def more(self) -> set[str]:
-        return {"applications", "state"}
+        found = {"applications", "state"} | ({"latest"} if self._latest() else set())
+        return found | ({"state_scopes"} if self.framework("google.adk.sessions") is not None else set())
 
     @classmethod
     def fits(cls, example: Any) -> bool:
@@ -183,15 +196,23 @@ class AdkShape(Shape):
         content = types.Content(role=author, parts=[types.Part(text=sent.content)])
         return events.Event(author=author, content=content)
 
+    def natives(self) -> Mapping[str, list[Any]]:
+        events = self.framework("google.adk.events")
+        return {} if events is None else adk_events(events, import_module("google.genai.types"))
+
     async def _session(self, session: str, **options: Any) -> Any:
         service = await self._source(None)
         return service, await await_if_needed(service.get_session(session_id=session, **self.of, **options))
 
-    def _latest(self) -> dict[str, Any]:
+    def _latest(self, most: int = _LATEST) -> dict[str, Any]:
         sessions = self.framework("google.adk.sessions.base_session_service")
         if sessions is None or not self._takes("get_session", "config"):
             return {}
-        return {"config": sessions.GetSessionConfig(num_recent_events=_LATEST)}
+        return {"config": sessions.GetSessionConfig(num_recent_events=most)}
+
+    async def latest(self, session: str, most: int) -> list[ReadMessage]:
+        _, found = await self._session(session, **self._latest(most))
+        return [] if found is None else [_heard(event) for event in found.events]
 
     async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         service, found = await self._session(session, **self._latest())
@@ -229,6 +250,16 @@ class AdkShape(Shape):
     async def clear_as(self, session: str, app: str, user: str) -> None:
         """Delete the session of this name of an application and a user."""
         await self._as(app, user).clear(session)
+
+    async def change_state_as(
+        self, session: str, app: str, user: str, messages: Sequence[SentMessage], changes: dict[str, Any]
+    ) -> None:
+        """Append an event that changes the state, to the session of this name of an application and a user."""
+        await self._as(app, user).append_state(session, messages, changes)
+
+    async def state_as(self, session: str, app: str, user: str) -> dict[str, Any] | None:
+        """Read the state of the session of this name of an application and a user."""
+        return await self._as(app, user).state(session)
 
     def _as(self, app: str, user: str) -> AdkShape:
         other = copy(self)

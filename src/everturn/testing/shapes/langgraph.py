@@ -13,7 +13,8 @@ from os import getpid, urandom
 from typing import Any, ClassVar
 from uuid import UUID
 
-from everturn.testing.shapes.base import ReadMessage, SentMessage, Shape, read_message
+from everturn.testing.shapes.base import ReadMessage, SentMessage, Shape, await_if_needed, read_message
+from everturn.testing.shapes.native_messages import plain
 from everturn.testing.shapes.read_then_put import ReadThenPutShape
 
 _order = count()  # breaks ties between ids made in one tick of the clock
@@ -43,7 +44,8 @@ class LangGraphShape(ReadThenPutShape):
 
     def more(self) -> set[str]:
         found = super().more() | {"checkpoints", "whole_states", "subgraphs"}
-        return found | ({"pending_writes"} if self._has("put_writes") else set())
+        found |= {"pending_writes"} if self._has("put_writes") else set()
+        return found | ({"listing"} if all(self._takes("list", name) for name in ("before", "limit")) else set())
 
     def message(self, sent: SentMessage) -> Any:
         return {"role": sent.role, "content": sent.content, **sent.fields}
@@ -93,6 +95,47 @@ class LangGraphShape(ReadThenPutShape):
         latest = await self.get(session)
         parent = latest.config["configurable"].get("checkpoint_id") if latest is not None else None
         return await self.put(session, messages, latest), parent
+
+    async def put_parts(self, session: str) -> Any:
+        """Put a checkpoint that has more than messages: several channels, versions seen, metadata. Returns it."""
+        saver = await self._source(None)
+        following = getattr(saver, "get_next_version", lambda current, _: (current or 0) + 1)
+        values = {
+            "messages": [{"role": "user", "content": "where is it?"}],
+            "plan": {"steps": ["look", "answer"], "done": False, "score": 0.1},
+            "count": 3,
+            "notes": ["a", None, ""],
+            "branch:to:agent": None,
+        }
+        versions = {name: following(None, None) for name in values}
+        checkpoint = {
+            "v": 4,
+            "id": new_id(),
+            "ts": datetime.now(UTC).isoformat(),
+            "channel_values": values,
+            "channel_versions": versions,
+            "versions_seen": {"__input__": {}, "agent": {"messages": versions["messages"]}},
+            "updated_channels": sorted(values),
+        }
+        metadata = {"source": "update", "step": 2, "parents": {"sub": "id-1"}, "user": "ada", "score": 0.5}
+        await self.call(None, "put", _config(session), checkpoint, metadata, versions)
+        return plain({"checkpoint": checkpoint, "metadata": metadata})
+
+    async def parts(self, session: str) -> Any:
+        """Get all of the latest checkpoint and its metadata."""
+        found = await self.get(session)
+        return plain({"checkpoint": found.checkpoint, "metadata": found.metadata})
+
+    async def listed(self, session: str, before: str | None = None, limit: int | None = None) -> list[str]:
+        """List the ids of the thread's checkpoints, as the saver does, perhaps before one of them."""
+        saver = await self._source(None)
+        bound = None if before is None else _config(session, before)
+        found = getattr(saver, self._named("list"))(_config(session), before=bound, limit=limit)
+        if hasattr(found, "__aiter__"):
+            rows = [row async for row in found]
+        else:
+            rows = list(await await_if_needed(found))
+        return [row.config["configurable"]["checkpoint_id"] for row in rows]
 
     # --- subgraphs and pending writes --------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 controller.py     the kit's side: forks workers, sends them jobs, waits for reports
 fork_server.py    the process they are forked from, with the target imported
-worker.py         a worker's main loop
+worker.py         a worker's main loop; callers.py runs the callers of a job, interleaving.py stops one of them
 messages.py       jobs and reports, as values
 instance.py       one opened instance of the target
 fresh_process.py  steps in a fresh `python -c`

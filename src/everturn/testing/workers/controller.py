@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from everturn.testing.kit.target import Offer, Target, TargetError
 from everturn.testing.workers.messages import Failed, Job, Paused, Report, Resume
@@ -148,6 +148,27 @@ def _after(lines: list[str], start: str) -> list[str]:
     return lines[first + 1 :]
 
 
+class Started(Protocol):
+    """A process that was started, as subprocess.Popen has it."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Raises subprocess.TimeoutExpired."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
+def start(target: Target, line: int, log: int) -> Started:  # noqa: ARG001 - tests start one that has imported it
+    """Start the script fork_server.py, to be talked to over the socket `line`; what it says goes to `log`."""
+    return subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-X", "faulthandler", "-m", "everturn.testing.workers.fork_server", str(line)],
+        pass_fds=(line,),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+    )
+
+
 class ForkServer:
     """The process that imported the target, and the workers forked from it. One per run, for all its environments."""
 
@@ -159,20 +180,7 @@ class ForkServer:
         self.log = root / "target.log"
         ours, theirs = socket.socketpair()
         with theirs, self.log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [
-                    sys.executable,
-                    "-X",
-                    "faulthandler",
-                    "-m",
-                    "everturn.testing.workers.fork_server",
-                    str(theirs.fileno()),
-                ],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+            self._process = start(target, theirs.fileno(), log.fileno())
         self._line = ours
         self._pipe = Connection(os.dup(ours.fileno()))
         self._lock = Lock()  # held for a request and its reply: parallel environments share the pipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-from pathlib import Path
+from itertools import count, filterfalse, islice
 
 from everturn.testing.workers.messages import Limit
 
@@ -18,17 +18,19 @@ class ProcessLimits:
         self._first = {what: resource.getrlimit(number) for what, number in _LIMITS.items()}
 
     def set(self, job: Limit) -> None:
-        """Set one limit. The number of files is counted from those that are open now."""
+        """Set one limit. For files, the value is the number that may still be opened."""
         soft, hard = self._first[job.what]
         if job.value is not None:
             soft = job.value
             if job.what == "nofile":
-                soft += 1 + max(filter(_is_open, [int(entry.name) for entry in Path("/dev/fd").iterdir()]))
+                # The limit is above the numbers of new handles, and a new one takes the lowest that is free, which may
+                # be far below the highest: what is closed leaves a gap.
+                soft = next(islice(filterfalse(_is_open, count()), job.value, None))
         resource.setrlimit(_LIMITS[job.what], (soft, hard))
 
 
 def _is_open(descriptor: int) -> bool:
-    """Whether a descriptor is open now. The one by which the list was read is in the list, and is closed again."""
+    """Whether a descriptor is open now."""
     try:
         os.fstat(descriptor)
     except OSError:

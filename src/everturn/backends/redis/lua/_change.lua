@@ -6,22 +6,22 @@
 -- Nothing is written here but the fence of a retry that is refused: its first attempt must not be applied later.
 -- The answer is one line, "time status life version first count ...": a table takes the server far longer to send.
 local claim = table.remove(ARGV)
-local facts = call('HMGET', META, unpack(FACTS))
-local life, ended, fence = facts[1], false, tonumber(facts[14])
+local stored = call('HMGET', META, unpack(META_FIELDS))
+local life, ended, fence = stored[1], false, tonumber(stored[14])
 local is_retry, waits = ARGV[8] ~= '', ARGV[9] ~= ''
 
 if is_behind(fence) then return at .. LATE end
-if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 or life and not sound(facts) then
+if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 or life and not sound(stored) then
   return at .. ' damaged - 0 0 0'
 end
-if life and facts[8] ~= '' and tonumber(facts[8]) <= now then life, ended = false, true end
+if life and stored[8] ~= '' and tonumber(stored[8]) <= now then life, ended = false, true end
 
 local version, last_seq, size, state, ttl, dimension = 0, 0, 0, NOTHING, ARGV[3], ''
 local parts, parts_moved = {0, 0, 0, 1, 0, 0}, false
 if life then
-  version, last_seq, state = tonumber(facts[2]), tonumber(facts[3]), facts[4]
-  size, dimension, ttl = tonumber(facts[5]), facts[6], facts[7]
-  LIFE, parts = life, parts_in(facts[12])
+  version, last_seq, state = tonumber(stored[2]), tonumber(stored[3]), stored[4]
+  size, dimension, ttl = tonumber(stored[5]), stored[6], stored[7]
+  LIFE, parts = life, parts_in(stored[12])
   ANY_JUMPS, ANY_OTHERS = parts[3] > 0, parts[1] > 0
 end
 
@@ -71,7 +71,7 @@ end
 -- among all changes, a first attempt among those made since it was issued (a proxy may have sent it twice, or its retry may
 -- have overtaken it). A request with a key looks for the uses of it.
 local keyed = ''  -- earlier uses of the key, all of turns that a rollback dropped
-local searches = is_retry or life and tonumber(facts[10]) >= issued
+local searches = is_retry or life and tonumber(stored[10]) >= issued
 if life and (searches or ARGV[4] ~= '') then
   local function replayed(change)
     -- WAIT counts replicas that have all this connection wrote: a replay that writes nothing would prove nothing.

@@ -1,7 +1,7 @@
 -- Ends every change: writes what the effect's script has planned, and answers with the receipt. `kind` is that of the change,
 -- `after` the new state; `plan` has the rest: entries, an undo step, a snapshot, facts, a TTL.
--- It is a text, not a function, and so are rare steps in it: making a function takes the server longer than a small step does,
--- and so does making a text of a number: each is made once, by `format`, in half the time of `..`.
+-- It is plain text, not a function, and its rare steps are no functions either: making a function takes the server longer than
+-- a small step does. Turning a number into text is slow, too: each number is turned once, by `format`, in half the time of `..`.
 local fresh = not life
 if fresh then
   if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) end
@@ -32,11 +32,11 @@ if plan.label then row[#row + 1], row[#row + 2] = 'label', plan.label end
 row[2] = change_check(version_text, row) .. row[2]
 call('XADD', CHANGES, version_text .. '-0', unpack(row))
 
--- Five facts change with every change. `more` are the fields that only some changes set.
+-- Five fields of meta change with every change. `more` are the fields that only some changes set.
 local more = {}
 local function set(name, value, place)
   more[#more + 1], more[#more + 2] = name, value
-  if place then facts[place] = value end
+  if place then stored[place] = value end
 end
 if plan.ttl then ttl = plan.ttl end
 if plan.moves_back then fence = now end
@@ -77,10 +77,10 @@ local prunes = version % PRUNED == 0
 local last_forgotten = prunes and version > REMEMBERED and version - REMEMBERED
 if last_forgotten then add_to_parts(4, math.max(parts[4], last_forgotten + 1) - parts[4]) end
 if fresh or parts_moved then set('parts', table.concat(parts, ' '), 12) end
-facts[2], facts[4], facts[10] = version_text, after, at
-facts[3], facts[5] = string.format('%d', last_seq + written), string.format('%d', size + (plan.size or 0))
-call('HSET', META, 'version', version_text, 'last_seq', facts[3], 'state', after, 'bytes', facts[5], 'changed_at', at,
-     'check', (check_of(facts)), unpack(more))
+stored[2], stored[4], stored[10] = version_text, after, at
+stored[3], stored[5] = string.format('%d', last_seq + written), string.format('%d', size + (plan.size or 0))
+call('HSET', META, 'version', version_text, 'last_seq', stored[3], 'state', after, 'bytes', stored[5], 'changed_at', at,
+     'check', (check_of(stored)), unpack(more))
 if last_forgotten then
   -- Forget all but the latest changes. A request that one of them may have made is late from now on.
   for _, old in ipairs(call('XRANGE', CHANGES, '-', last_forgotten .. '-0')) do

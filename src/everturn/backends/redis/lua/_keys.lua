@@ -1,8 +1,8 @@
 -- The callers' keys that a session remembers. Field `k<key>` of meta: for each use "version first count content", with
--- 16 bytes of content; field `t<seq>`: the key of the turn whose last entry that is. The use of a turn is forgotten when its
--- change is, and the last entry of the turn was reclaimed: whichever comes later. The use of a change without a turn (a clear,
--- a rollback, a trim: a second one would take away what came since) is not forgotten. That of a snapshot, of which `first` is
--- 1, goes with its change: the answer to it is more than can be kept here, and a second snapshot harms nobody.
+-- 16 bytes of content; field `t<seq>`: the key of the turn whose last entry that is. The use of a turn is forgotten once its
+-- change is forgotten and its last entry is reclaimed. The use of a change without a turn (a clear, a rollback, a trim) is kept:
+-- a second one would take away later turns. The use of a snapshot (its `first` is 1) is forgotten with its change: its answer is
+-- too long to be kept here, and a second snapshot harms nobody.
 -- The functions are made by a call, as those of _sealed.lua.
 local function key_functions()
   local USE = '(%d+) (%d+) (%d+) (................)'

@@ -23,9 +23,9 @@ local function put_entries(i)
   return size, i + 1 + 3 * count
 end
 
--- As in _keys.lua. `facts` are "first count time state"; the content is among the fields `i` to `j`.
-local function put_key(key, version, kind, facts, i, j)
-  local first, count = string.match(facts, '^(%d+) (%d+) ')
+-- Note the use of a key, as _keys.lua has it. `made` is "first count time state"; the content is among the fields `i` to `j`.
+local function put_key(key, version, kind, made, i, j)
+  local first, count = string.match(made, '^(%d+) (%d+) ')
   if kind == 'snapshot' then first = 1 end
   for place = i, j, 2 do
     if ARGV[place] == 'content' then

@@ -1,9 +1,9 @@
 -- Take, renew or release the lease of a session. ARGV: "holder action", action, holder, token (0: whichever), microseconds.
 -- It is no change: the version and the expiry stay. The answer: "time status token until left".
-local facts, kept = call('HMGET', META, unpack(FACTS)), call('HGET', META, 'lease')
-local life, ends_at = facts[1], facts[8]
--- Else a session would be removed on the word of a damaged expiry.
-if life and not sound(facts) or not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then damaged('meta') end
+local stored, kept = call('HMGET', META, unpack(META_FIELDS)), call('HGET', META, 'lease')
+local life, ends_at = stored[1], stored[8]
+-- Checked first: a damaged expiry must not remove a session.
+if life and not sound(stored) or not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then damaged('meta') end
 local action, holder, wanted, lasts = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 if life and whole(ends_at) and tonumber(ends_at) <= now then
   -- The life is over, and its lease with it.

@@ -4,13 +4,13 @@
 -- until it expires ('': never); forgotten versions; undo; how many fields of meta, and these; rows.
 -- Staged rows replace the session that is there. Rows that were not staged are added to it; only snapshots are always
 -- replaced.
-local facts = call('HMGET', META, unpack(FACTS))
-local life, version, fence = facts[1], facts[2], facts[14]
+local stored = call('HMGET', META, unpack(META_FIELDS))
+local life, version, fence = stored[1], stored[2], stored[14]
 if is_behind(tonumber(fence)) then return at .. LATE end
-if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 or life and not sound(facts) then
+if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 or life and not sound(stored) then
   return at .. ' damaged - 0 0 0'
 end
-if life and facts[8] ~= '' and tonumber(facts[8]) <= now then life = nil end
+if life and stored[8] ~= '' and tonumber(stored[8]) <= now then life = nil end
 
 if life then
   local latest = call('XRANGE', CHANGES, version .. '-0', version .. '-0')[1]
@@ -31,7 +31,7 @@ end
 local parts, forgotten, size, lost = {0, 0, 0, 0, 0, 0}, '', 0, {0, 0}
 local texts = sealed_texts()
 if adds then
-  LIFE, parts, size = life, parts_in(facts[12]), tonumber(facts[5])
+  LIFE, parts, size = life, parts_in(stored[12]), tonumber(stored[5])
   forgotten = texts.field('forgotten', parts[6])
   lost = {parts[1] - call('ZCARD', OTHERS), parts[3] - call('ZCARD', JUMPS)}  -- these stay missing, so that reads still notice
 end
@@ -78,8 +78,8 @@ parts[7] = call('HEXISTS', META, 'facts') == 1 and #call('HGET', META, 'facts') 
 if not adds then parts[4] = oldest and string.match(oldest[1], '^%d+') or call('HGET', META, 'version') + 1 end
 call('HSET', META, 'bytes', size, 'expires_at', left and string.format('%.0f', now + left) or '',
      'parts', table.concat(parts, ' '))
-facts = call('HMGET', META, unpack(FACTS))
-call('HSET', META, 'check', (check_of(facts)))
+stored = call('HMGET', META, unpack(META_FIELDS))
+call('HSET', META, 'check', (check_of(stored)))
 if left and left < 1e16 then
   -- By the server's clock, because the server expires them.
   local clock = not_after == '' and tonumber(server_time()) or now
@@ -88,4 +88,4 @@ if left and left < 1e16 then
 else
   for i = 1, 6 do call('PERSIST', KEYS[i]) end
 end
-return at .. ' applied ' .. facts[1] .. ' ' .. facts[2] .. ' 0 0'
+return at .. ' applied ' .. stored[1] .. ' ' .. stored[2] .. ' 0 0'

@@ -1,24 +1,27 @@
--- Read the facts of a session, its state now or at a snapshot or a version, and the entries that a read asks for. Writes nothing.
+-- Read a session: the fields of its meta, its state (now, or at a snapshot or a version), and the entries that a read asks for.
+-- Writes nothing.
 -- ARGV: 1 now ('': by the server's clock); 2 a snapshot's id; 3 a version; 4 whether to list the snapshots;
 --   5 which others ('': none; 'b': summaries that stand for what a trim hid; 's', 't', 'r': all visible ones of that class);
 --   6, 7 others and ranges from this seq ('': the head) down to that one (0: also hidden ranges);
 --   8 ranges until they hold so many messages ('': all; '-': no ranges); 9 whether entries that are no messages are left out;
 --   10 whether the entries come along ('f': those of the front alone);
 --   11, 12 for the front of a prompt: so many entries behind the floor, and so many of the latest summaries (nil: no front).
--- The answer begins with a text of lines: the status; how many snapshots follow; undo; forgotten; facts; the state asked for; the
--- others; the window, as window_text writes it; the facts. Behind it come ids and texts of the snapshots, unless they are too
--- many for one answer (page.lua lists those), and the values of the window's entries in order, each behind "kind life" if all
--- kinds are asked for. The others of a front are its summaries; each comes last, as "kind life" and value. No entries come if one of them is not as it must be: then the client reads them, and finds out.
--- A part that is not as the facts say ends the script.
+-- The answer begins with a text of lines: the status; how many snapshots follow; undo; forgotten; the facts of the session; the
+-- state asked for; the others; the window, as window_text writes it; the fields of meta. Behind that text come:
+--   ids and texts of the snapshots, unless they are too many for one answer (page.lua lists those);
+--   the values of the window's entries in order, each behind "kind life" if all kinds are asked for. If one of them is not as it
+--   must be, no entries come: the client then reads them by itself, and finds the damage;
+--   of a front, its summaries, each as "kind life" and value.
+-- If a part has not the length that meta says, the script ends with the damage.
 local MOST_SNAPSHOTS = 500  -- in one answer: half a millisecond
-local facts = call('HMGET', META, unpack(FACTS))
-if not facts[1] then
+local stored = call('HMGET', META, unpack(META_FIELDS))
+if not stored[1] then
   if call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return {'damaged'} end
   return {'no_session'}
 end
-local lines = sound(facts)
+local lines = sound(stored)
 if not lines then return {'damaged'} end
-local now, ends = tonumber(ARGV[1]), whole(facts[8])
+local now, ends = tonumber(ARGV[1]), whole(stored[8])
 if ends then
   if not now then
     local time = call('TIME')
@@ -26,8 +29,8 @@ if ends then
   end
   if ends <= now then return {'no_session'} end
 end
-LIFE = facts[1]
-local parts, version = parts_in(facts[12]), tonumber(facts[2])
+LIFE = stored[1]
+local parts, version = parts_in(stored[12]), tonumber(stored[2])
 ANY_JUMPS, ANY_OTHERS = parts[3] > 0, parts[1] > 0
 if ANY_OTHERS and call('ZCARD', OTHERS) ~= parts[1] then damaged('others') end
 if parts[2] > 0 and call('HLEN', SNAPSHOTS) ~= parts[2] then damaged('snapshots') end
@@ -37,7 +40,7 @@ local texts = (parts[7] or parts[5] + parts[6] > 0) and sealed_texts()
 local undo, forgotten = texts and texts.field('undo', parts[5]) or '', texts and texts.field('forgotten', parts[6]) or ''
 local found_by = parts[7] and string.gsub(texts.field('facts', parts[7]), '\n', ',') or ''
 
-local state, status = facts[4], 'found'
+local state, status = stored[4], 'found'
 if ARGV[2] ~= '' then
   state = sealed_texts().snapshot_in(ARGV[2], parts[2])
   if not state then status = 'no_snapshot' end
@@ -64,7 +67,7 @@ elseif ARGV[3] ~= '' then
 end
 if not state then return {status .. '\n0\n' .. undo .. '\n' .. forgotten .. '\n' .. found_by .. '\n\n\n\n' .. lines} end
 local head, cleared, floor, messages, kept = unpacked(state)
-if not head or head > tonumber(facts[3]) or floor > head or cleared > floor then damaged('state') end
+if not head or head > tonumber(stored[3]) or floor > head or cleared > floor then damaged('state') end
 -- A jump that was moved to another seq may be missed where the path begins, and too much would show: so count messages.
 if ANY_JUMPS then
   local counted = path_functions().messages_behind(head, floor) + select(2, string.gsub(kept, '%d+', ''))

@@ -17,8 +17,9 @@ Part: TypeAlias = bytes | str | int
 class ScriptCall(msgspec.Struct, frozen=True, gc=False):
     """A call of a script by its hash, with keys and arguments. `prefix` is the answer of `prefix_of`, if known already.
 
-    `clock` is for scripts that begin with _clock.lua: empty if the server's time counts, else the time that counts.
-    Such a script takes two moments as its last arguments. client.py adds them, for the node that it sends the call to.
+    `clock` is for scripts that begin with _late_requests.lua. It is empty if the server's time counts, else the time
+    that counts. Such a script takes two moments as its last arguments. client.py adds them, for the node that it sends
+    the call to.
     """
 
     script: Script

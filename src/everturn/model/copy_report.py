@@ -1,4 +1,4 @@
-"""Values that a copy of sessions reports. Part of everturn.model, which is where they are public."""
+"""CopyReport and CopyProgress: the result of a copy of sessions, and how far it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of `health`, for readiness probes and for people."""
+"""Health: the report of `health`, for readiness probes and for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HeldLease: the value by which a store tells who holds the lease of a session."""
+"""HeldLease: who holds the lease of a session, and until when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effect: the value by which a store tells of something done in the world. model.py has the other values."""
+"""Effect: something done in the world for a session, such as a payment, as the store has recorded it."""
 
 from __future__ import annotations
 

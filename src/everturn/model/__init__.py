@@ -1,5 +1,13 @@
 """Values that callers pass and get back: entries, receipts, snapshots, facts. Frozen, and pure.
 
+Entries and the answers to most calls are here; each file beside this one has the values of one method:
+
+session_info.py  SessionInfo and Page, of `info` and `sessions`
+effect.py        Effect, of `begin_effect` and the methods beside it
+held_lease.py    HeldLease, of `get_lease`
+copy_report.py   CopyReport, of `everturn.copy`
+health.py        Health, of `health`
+
 core/validation.py decides which values may be stored. Nothing here knows a backend.
 """
 
@@ -10,10 +18,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from everturn.copy_report import CopyOutcome, CopyProgress, CopyReport
-from everturn.effect import Effect, EffectStatus
 from everturn.errors import InvalidInput
-from everturn.session_info import Page, SessionInfo
+from everturn.model.copy_report import CopyOutcome, CopyProgress, CopyReport
+from everturn.model.effect import Effect, EffectStatus
+from everturn.model.session_info import Page, SessionInfo
 
 __all__ = [
     "JSON",

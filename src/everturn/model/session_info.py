@@ -1,4 +1,4 @@
-"""SessionInfo and Page: the values by which a store tells of sessions. model.py has the other values."""
+"""SessionInfo: a session in numbers. Page: some sessions, and where the next page begins."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads the options of a store: the common ones here, a backend's own by the functions in its OPTIONS.
+"""Options of a store: Settings has those of every store; a backend's own are read by the functions in its OPTIONS.
 
-connect.py has the keywords.
+connect.py has the keywords that users write.
 """
 
 from __future__ import annotations
@@ -9,11 +9,22 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from everturn.backend import Opener
+from everturn.core.validation import shown
 from everturn.errors import InvalidInput
-from everturn.store.operations import Settings
 
 LONGEST = 10**11  # seconds: three thousand years
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The options every store has, whatever its backend."""
+
+    ttl: float | None = None
+    timeout: float = 5.0
+    max_message_bytes: int = 16 * 2**20
+    place: str = ""  # the URL without its password, for events
 
 
 class _NotGiven:
@@ -40,7 +51,7 @@ def _positive(path: str) -> Callable[[object], float]:
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not 0 < number <= LONGEST:
-            raise InvalidInput(f"is a number above 0 and up to {LONGEST:,}, not {value!r}", path=path)
+            raise InvalidInput(f"is a number above 0 and up to {LONGEST:,}, not {shown(value)}", path=path)
         return number
 
     return read
@@ -56,7 +67,7 @@ def _ttl(value: object) -> float | None:
 def _bytes(value: object) -> int:
     size = math.ceil(_positive("max_message_bytes")(value))
     if size > LARGEST_LIMIT:
-        raise InvalidInput(f"is at most {LARGEST_LIMIT:,}, not {value!r}", path="max_message_bytes")
+        raise InvalidInput(f"is at most {LARGEST_LIMIT:,}, not {shown(value)}", path="max_message_bytes")
     return size
 
 
