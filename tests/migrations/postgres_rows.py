@@ -1,8 +1,8 @@
 """Makes the golden rows of a schema version of PostgreSQL: `python -m tests.migrations.postgres_rows`.
 
-Like the golden files of SQLite (make.py): those of a version that was on main are kept for ever. There are two of
-version 1, which was changed in place while nothing was released: `1-early` has its SQL beside its rows, as the
-package no longer has it.
+Like the golden files of SQLite (make.py): those of a version that was on main are kept for ever, each with the SQL that
+made its schema, as the package has the functions of the present version alone. The SQL of versions 2 to 4 is what they
+changed in the version before. There are two of version 1, which was changed in place while nothing was released.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import psycopg
 
 import everturn
 from everturn import MemoryStore
-from everturn.backends.postgres import schema
+from everturn.backends.postgres import schema, statements
 from everturn.testing.servers import postgres_server
 from tests.migrations.make import entry_as_json, fill, plain, state_as_json
 
@@ -38,6 +38,18 @@ TABLES = (
 
 def golden(version: int | str) -> Path:
     return HERE / f"postgres-v{version}.json"
+
+
+def scripts(version: int | str) -> list[Path]:
+    """The SQL that makes a schema of a version, in order."""
+    first = 1 if version in (2, 3, 4) else version
+    numbers = range(first, version + 1) if isinstance(first, int) and isinstance(version, int) else [version]
+    return [golden(number).with_suffix(".sql") for number in numbers]
+
+
+def current_script() -> str:
+    """The SQL that makes a schema of the present version."""
+    return "\n".join(statements.migration(0, schema.CURRENT, "everturn")).replace('"everturn".', "everturn.")
 
 
 def rows_of(connection: psycopg.Connection[Any], schema_name: str) -> dict[str, Any]:
@@ -108,6 +120,7 @@ def main() -> None:
         made = {"schema": schema.CURRENT, "rows": rows_of(beside, "everturn"), "expected": expectations(store)}
     text = json.dumps(made, indent=1, ensure_ascii=False, sort_keys=True)
     golden(schema.CURRENT).write_text(text + "\n", encoding="utf-8")
+    golden(schema.CURRENT).with_suffix(".sql").write_text(current_script(), encoding="utf-8")
     print(f"{golden(schema.CURRENT).name}: {len(made['rows']['entries'])} entries")
 
 

@@ -29,7 +29,7 @@ def test_a_plain_turn_is_prepared_once_a_connection(url: str) -> None:
         for word in "123":
             say(store, "a", word)
         prepared = own_connection(store).execute(
-            "SELECT generic_plans + custom_plans FROM pg_prepared_statements WHERE statement LIKE '%change_v2%'"
+            "SELECT generic_plans + custom_plans FROM pg_prepared_statements WHERE statement LIKE '%change_v5%'"
         )
         assert prepared.fetchall() == [(3,)]
 
@@ -44,7 +44,7 @@ def test_tasks_prepare_the_same_statement(url: str) -> None:
             return [statement for (statement,) in await prepared.fetchall()]
 
     (statement,) = asyncio.run(main())
-    assert "change_v2" in statement
+    assert "change_v5" in statement
 
 
 def test_nothing_is_prepared_behind_a_pooler(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

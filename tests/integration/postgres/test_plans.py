@@ -22,9 +22,9 @@ QUESTIONS = {
     "the latest 20 of all kinds": "read_v3('', 'long', NULL, NULL, NULL, 0, NULL, 20, false, false, NULL)",
     "the latest 20 with a front": "front_v3('', 'long', NULL, NULL, 20, 4, 2, NULL)",
     "facts": "glance_v1('', 's17', NULL)",
-    "the latest changes": "changes_v1('', 'edited', 20, NULL)",
-    "a page of sessions": "sessions_by_name_v1('', '', NULL, '', 0, 20, NULL)",
-    "a page from the middle": "sessions_by_name_v1('', 's2', 's3', 's21', 0, 20, NULL)",
+    "the latest changes": "changes_v2('', 'edited', 20, NULL)",
+    "a page of sessions": "sessions_by_name_v4('', '', NULL, '', 0, 20, NULL)",
+    "a page from the middle": "sessions_by_name_v4('', 's2', 's3', 's21', 0, 20, NULL)",
     "a text in one session": "find_v1('', 's17', '%hello%', 4611686018427387904, 4611686018427387904, 1, NULL)",
     "everything of a short session": "verify_v1('', 's17', NULL)",
     "a plan for compacting a short session": "survey_v1('', 's17', NULL)",
@@ -47,8 +47,8 @@ def loaded(server: Any) -> Any:
                 store.add_messages("edited", [ChatMessage("user", str(number))])
             connection.execute(
                 f"DO $$ BEGIN FOR n IN 100000..{100_000 + SESSIONS} LOOP"
-                " PERFORM everturn.change_v2('', ARRAY['s' || n], ARRAY[sha256(n::text::bytea)], NULL, '{1}', '{33}',"
-                ' ARRAY[\'{"role":"user","content":"hello"}\'], \'{1}\', NULL, 1000,'
+                " PERFORM everturn.change_v5('', ARRAY['s' || n], ARRAY[sha256(n::text::bytea)], NULL, '{1}', '{33}',"
+                ' ARRAY[\'{"role":"user","content":"hello"}\'], \'{1}\', NULL, NULL, NULL, NULL, NULL, 1000,'
                 " extract(epoch FROM clock_timestamp()), '{1e12}', NULL); END LOOP; END $$"
             )
         yield connection

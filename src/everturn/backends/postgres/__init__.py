@@ -20,7 +20,7 @@ open_checks.py        settings of the server that break promises
 doctor.py             facts and findings for `everturn doctor`
 schema.py             the version of the schema: created, migrated or refused
 statements.py         the .sql files: calls.sql and schema.sql hold the statements we send
-schema/NNN/           the stored form and the functions, by version
+schema/               the stored form by version, and the functions as they are now
 
 URLs, options and clients that we are given are read here.
 """

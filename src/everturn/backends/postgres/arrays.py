@@ -53,6 +53,6 @@ def register(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any])
     connection.adapters.register_dumper(ByteStrings, _ByteStringsDumper)
 
 
-def numbers(values: Iterable[float]) -> str:
-    """Numbers as the text of an array, which the function that takes it casts."""
+def numbers(values: Iterable[float | str]) -> str:
+    """Numbers (or "NULL") as the text of an array, which the function that takes it casts."""
     return "{" + ",".join(map(str, values)) + "}"

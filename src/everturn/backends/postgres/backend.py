@@ -140,7 +140,7 @@ class PostgresBackend:
     # --- late requests -----------------------------------------------------------------------------------------------
 
     def _window(self, deadline: float) -> change_wire.RequestWindow:
-        """The window of a request that is sent now. (05-late-requests.sql says what it is for.)"""
+        """The window of a request that is sent now. (07-late-requests.sql says what it is for.)"""
         now = time.monotonic()
         given = self._now()
         if given is None:

@@ -2,7 +2,7 @@
 SELECT everturn.now_v1(NULL)
 
 -- change: apply changes to sessions, each all or nothing
-SELECT * FROM everturn.change_v2(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT * FROM everturn.change_v5(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- lease: take, renew or release the lease of a session
 SELECT * FROM everturn.lease_v3(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

@@ -1,4 +1,4 @@
-"""Changes on the wire: requests as parameters of `change_v2`, and rows as outcomes. Pure.
+"""Changes on the wire: requests as parameters of `change_v5`, and rows as outcomes. Pure.
 
 Fields that every change has travel as arrays, the rest as JSON. Bodies of entries are texts, stored byte for byte.
 """
@@ -40,7 +40,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
-    """The type request_v1 of 04-plans.sql, with what later versions added; a field that is left out is NULL there."""
+    """The type request_v1 of schema/tables/; a field that is left out is NULL there."""
 
     session_id: str
     kind: str
@@ -81,7 +81,7 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class _EffectWire(msgspec.Struct, frozen=True, gc=False):
-    """An effect as effect_json_v3 of 003/11-effects.sql writes it."""
+    """An effect as effect_json_v3 writes it."""
 
     key: str
     status: str
@@ -153,7 +153,7 @@ class RequestWindow(NamedTuple):
 
 
 def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) -> tuple[Any, ...]:
-    """Give the parameters of change_v2 that tell of the changes: those behind the namespace and before the patience."""
+    """Give the parameters of change_v5 that tell of the changes: those behind the namespace and before the patience."""
     turns = [request.action.drafts if isinstance(request.action, Append | Fold) else () for request in requests]
     plain = [_is_plain(request) for request in requests]
     return (
@@ -164,7 +164,27 @@ def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) 
         numbers(map(size_of, requests)),
         Texts([draft.body for turn in turns for draft in turn]),
         numbers(draft.checksum for turn in turns for draft in turn),
+        *(_conditions(requests) if all(plain) else _NO_CONDITIONS),
         None if all(plain) else _encode(list(map(_rest, requests, windows))).decode(),
+    )
+
+
+_NO_CONDITIONS = (None, None, None, None)
+
+
+def _conditions(requests: Sequence[ChangeRequest]) -> tuple[str | None, Texts | None, str | None, Texts | None]:
+    """Versions and lives that turns of messages expect, tokens and holders of the leases that they name."""
+    versions = [request.expected_version for request in requests]
+    lives = [request.expected_life for request in requests]
+    leases = [request.lease for request in requests]
+    is_led = leases.count(None) < len(leases)
+    return (
+        None
+        if versions.count(None) == len(versions)
+        else numbers("NULL" if number is None else number for number in versions),
+        None if lives.count(None) == len(lives) else Texts([(life or "").encode() for life in lives]),
+        numbers("NULL" if lease is None else lease.token for lease in leases) if is_led else None,
+        Texts([(lease.holder if lease else "").encode() for lease in leases]) if is_led else None,
     )
 
 
@@ -175,17 +195,16 @@ def size_of(request: ChangeRequest) -> int:
 
 
 def _is_plain(request: ChangeRequest) -> bool:
-    """Whether a change has nothing but its arrays: a turn of messages, without a key or an expectation."""
+    """Whether a change has nothing but its arrays: a turn of messages without a key. (A session that is expected
+    not to be there has the life ''.)"""
     action = request.action
     return (
         type(action) is Append
         and action.after is None
         and 0 < action.messages == len(action.drafts)
         and request.key is None
-        and request.expected_version is None
-        and request.expected_life is None
+        and request.expected_life != ""
         and not request.retry
-        and request.lease is None
     )
 
 

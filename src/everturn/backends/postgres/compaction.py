@@ -30,7 +30,7 @@ _State = tuple[int, int, int, tuple[int, ...], int]
 
 
 class CompactionStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step: the type work_v1 of schema/001/11-compaction.sql. A field that is left out is NULL there."""
+    """One step: the type work_v1 of schema/tables/001.sql. A field that is left out is NULL there."""
 
     unreadable: tuple[int, ...] | None = None
     firsts: tuple[int, ...] | None = None

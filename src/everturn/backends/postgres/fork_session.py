@@ -1,7 +1,7 @@
 """A fork in steps: the parameters of each step, and the meaning of its answer. Pure.
 
-The server copies, and keeps what is copied so far where nobody looks (schema/001/10-forks.sql). A fork that runs out of
-time leaves it there, and the next one of the same state into the same session goes on with it.
+The server copies, and keeps what is copied so far where nobody looks (schema/functions/14-forks.sql). A fork that runs
+out of time leaves it there, and the next one of the same state into the same session goes on with it.
 """
 
 from __future__ import annotations

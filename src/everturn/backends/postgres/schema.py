@@ -1,6 +1,7 @@
 """Brings a database's schema to the current version, or refuses it untouched. It does not know what the tables are for.
 
-Each migration is a folder schema/NNN of scripts; they and their record commit together, and all pending ones in one
+A migration brings tables and types up to date, version by version (schema/tables), creates every function as it is now
+(schema/functions), and then does what needs functions (schema/after_functions). All of it and its records are one
 transaction, under a lock that lasts as long as it.
 """
 
@@ -13,20 +14,20 @@ from everturn.backends.postgres import statements
 from everturn.backends.postgres.executor import Executor, SqlCall
 from everturn.errors import InvalidInput, MemoryStoreBackendError, SchemaTooNew
 
-CURRENT = 4
+CURRENT = 5
 _LOCK = 0x65767274  # "evrt"
 
 
-async def migrate(executor: Executor, schema: str, deadline: float, current: int = CURRENT) -> None:
-    """Apply the migrations that are missing. Ten workers may do this at once: the lock makes them one after the other.
+async def migrate(executor: Executor, schema: str, deadline: float) -> None:
+    """Bring the schema to the current version. Ten workers may do this at once: a lock makes them one after the other.
 
     Raises SchemaTooNew for a schema of a newer everturn and InvalidInput for another program's; both stay as they are.
     """
     found = await _found(executor, schema, deadline)
-    while found.version < current:
+    while found.version < CURRENT:
         await _check_known(executor, schema, found, deadline)
         try:
-            await executor.run_script(_scripts(schema, found, current), deadline)
+            await executor.run_script(_scripts(schema, found), deadline)
         except MemoryStoreBackendError:
             before, found = found, await _found(executor, schema, deadline)
             if found == before:
@@ -34,15 +35,15 @@ async def migrate(executor: Executor, schema: str, deadline: float, current: int
         else:
             if found.version:
                 source = events.Source("postgres", executor.name)
-                events.tell(events.MIGRATED, source, found=found.version, now=current)
+                events.tell(events.MIGRATED, source, found=found.version, now=CURRENT)
             return  # else another worker was faster
-    _refuse_newer(executor, schema, found, current)
+    _refuse_newer(executor, schema, found)
 
 
 async def refuse_pending(executor: Executor, schema: str, deadline: float) -> None:
     """Raise InvalidInput for a schema that would have to be created or migrated before it can be read."""
     found = await _found(executor, schema, deadline)
-    _refuse_newer(executor, schema, found, CURRENT)
+    _refuse_newer(executor, schema, found)
     if found.version == 0:
         told = f"{schema!r} has no tables: nothing has been stored in it yet; everturn init makes them"
         raise InvalidInput(told, path="schema")
@@ -54,13 +55,13 @@ async def refuse_pending(executor: Executor, schema: str, deadline: float) -> No
         )
 
 
-def _refuse_newer(executor: Executor, schema: str, found: _Found, current: int) -> None:
-    if found.version > current:
+def _refuse_newer(executor: Executor, schema: str, found: _Found) -> None:
+    if found.version > CURRENT:
         raise SchemaTooNew(
-            f"schema {schema!r} of {executor.name} has version {found.version}, this everturn knows up to {current}; "
+            f"schema {schema!r} of {executor.name} has version {found.version}, this everturn knows up to {CURRENT}; "
             "it was left untouched. Upgrade everturn to open it",
             found=found.version,
-            supported=current,
+            supported=CURRENT,
         )
 
 
@@ -106,18 +107,17 @@ async def _check_known(executor: Executor, schema: str, found: _Found, deadline:
         )
 
 
-def _scripts(schema: str, found: _Found, current: int) -> list[SqlCall]:
+def _scripts(schema: str, found: _Found) -> list[SqlCall]:
     from importlib.metadata import version as package_version  # 30 ms, for what a schema needs once
 
     calls = statements.load("schema.sql", schema)
-    scripts = [SqlCall(calls["search_path"]), SqlCall(calls["lock"], (_LOCK, schema))]
+    scripts = [SqlCall(calls["search_path"]), SqlCall(calls["unchecked"]), SqlCall(calls["lock"], (_LOCK, schema))]
     if not found.exists:
         scripts.append(SqlCall(calls["create_schema"]))
     if found.version == 0:
         scripts.append(SqlCall(calls["create_record"]))
-    ours = package_version("everturn")
-    for number in range(found.version + 1, current + 1):
-        # First its record: if another worker was faster, this fails, and all of it with it.
-        scripts.append(SqlCall(calls["insert_record"], (number, ours)))
-        scripts += (SqlCall(script) for script in statements.migration(number, schema))
+    # First the records: if another worker was faster, this fails, and all of it with it.
+    records = (package_version("everturn"), found.version + 1, CURRENT)
+    scripts.append(SqlCall(calls["insert_records"], records))
+    scripts += (SqlCall(script) for script in statements.migration(found.version, CURRENT, schema))
     return scripts

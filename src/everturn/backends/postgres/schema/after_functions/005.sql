@@ -1,0 +1,16 @@
+-- Functions that no everturn calls any more: those of versions 1 and 2 that later ones replaced.
+
+DROP FUNCTION IF EXISTS
+    everturn.leave_tombstone_v1(text, text, double precision),
+    everturn.append_v1(text, text[], bytea[], text, text, double precision, text[], text, integer, double precision, text,
+                       double precision),
+    everturn.change_v1(text, json, text[], integer, double precision),
+    everturn.apply_v1(text, everturn.request_v1, text[], double precision),
+    everturn.read_v1(text, text, text, text, bigint, bigint, bigint, bigint, boolean, double precision),
+    everturn.read_v2(text, text, text, text, bigint, bigint, bigint, bigint, boolean, double precision),
+    everturn.window_start_v1(everturn.sessions, everturn.plan_v1, bigint, bigint, bigint, bigint),
+    everturn.changes_v1(text, text, bigint, double precision),
+    everturn.sessions_by_name_v1(text, text, text, text, double precision, bigint, double precision),
+    everturn.sessions_by_change_v1(text, text, text, text, double precision, bigint, double precision);
+
+DROP TYPE IF EXISTS everturn.facts_v1;

@@ -1,0 +1,6 @@
+-- Version 5: turns that name a lease are tried without a look, too.
+
+-- Token of the lease as its holder last named it; NULL once it was released, or where none was named. Whoever takes or releases the lease
+-- writes here: so a turn that waits for this row meanwhile sees that its own token is no longer there.
+-- Beside the row in `leases`, which says until when it holds, and not instead of it: seals do not cover this column.
+ALTER TABLE everturn.sessions ADD COLUMN lease bigint;
