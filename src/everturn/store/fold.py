@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from everturn.backend import ChangeOutcome, Fold, LeaseClaim, Query, State, Status
+from everturn.backend import ChangeOutcome, Fold, Query, State, Status
 from everturn.core import codec
 from everturn.core.trimming import TrimCut, TrimPlanner
 from everturn.errors import InvalidInput, MemoryStoreBackendError
@@ -73,7 +73,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
         embed: Embed | None = None,
         key: str | None = None,
         expected_version: Expected = None,
-        lease: Leased | LeaseClaim = None,
+        lease: Leased = None,
     ) -> Receipt | None:
         """Hide the oldest turns behind a summary, so that at most the bounds stay. Undoable, in one step.
 
@@ -94,7 +94,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
         session_id = checked_id(session_id)
         # What is no version, or no lease of the session, is refused before a model is paid.
         checked_expectation(expected_version)
-        lease = self._lease_claim(session_id, lease)
+        claim = self._lease_claim(session_id, lease)
         content = msgspec.json.encode([bounds.max_messages, bounds.max_tokens])
         if key is not None and (first := await self._first_use(session_id, key)) is not None:
             return first
@@ -111,7 +111,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup, LeaseOperatio
             draft = await self._summarized(plan, summarize, embed)
             action = Fold(plan.life, plan.seen, plan.cut.floor, plan.cut.kept, plan.cut.hidden, draft)
             outcome = await self._outcome(
-                session_id, action, key, expected_version, (content,), call=new_call(), also=Status.MOVED, lease=lease
+                session_id, action, key, expected_version, (content,), call=new_call(), also=Status.MOVED, lease=claim
             )
             return None if outcome.status is Status.MOVED else receipt_of(session_id, outcome)
 
