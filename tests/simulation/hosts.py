@@ -72,7 +72,7 @@ class Host:
     async def offload(self, think: Any) -> Any:
         return think()
 
-    async def answer(self, awaitable: Any) -> Any:
+    async def answer(self, awaitable: Any, _path: str) -> Any:
         return await awaitable
 
     def start(self, coroutine: Any) -> Task:

@@ -156,6 +156,7 @@ def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) 
     """Give the parameters of change_v5 that tell of the changes: those behind the namespace and before the patience."""
     turns = [request.action.drafts if isinstance(request.action, Append | Fold) else () for request in requests]
     plain = [_is_plain(request) for request in requests]
+    # What turns expect stands beside the rest, and not in it: the rest of a turn is empty beside changes of other kinds, too.
     return (
         Texts([request.session_id.encode() for request in requests]),
         ByteStrings([request.call for request in requests]),
@@ -164,12 +165,9 @@ def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) 
         numbers(map(size_of, requests)),
         Texts([draft.body for turn in turns for draft in turn]),
         numbers(draft.checksum for turn in turns for draft in turn),
-        *(_conditions(requests) if all(plain) else _NO_CONDITIONS),
+        *_conditions(requests),
         None if all(plain) else _encode(list(map(_rest, requests, windows))).decode(),
     )
-
-
-_NO_CONDITIONS = (None, None, None, None)
 
 
 def _conditions(requests: Sequence[ChangeRequest]) -> tuple[str | None, Texts | None, str | None, Texts | None]:
