@@ -30,8 +30,9 @@ BACKENDS = {
 }
 ALL_LACK = {"key", "expected_version", "trim", "trim_keeps_prompts", "clear_all", "tool_calls", "summaries"}
 ALL_LACK |= {"compact", "pays_once", "lease", "fence", "effects"}
-ALL_LACK |= {"items", "hold", "subgraphs"}
-ALL_LACK |= {"pending_writes", "applications", "state", "delete_message"}  # but for the one that has them
+ALL_LACK |= {"items", "hold", "subgraphs", "listing", "agents"}
+# but for the one that has them:
+ALL_LACK |= {"pending_writes", "applications", "state", "state_scopes", "delete_message"}
 # Clauses about servers that stores of ours give no occasion for, with what the kit says of them.
 GIVE_NO_OCCASION = {"cut-in-commit": "no COMMIT or EXEC is sent: a change is one request"}
 SNAPSHOTS = {"save_snapshot", "rollback", "list_snapshots", "delete_snapshot", "undo"}

@@ -8,7 +8,7 @@ from tests.adapters.checking import BACKENDS, RUNS, hold
 
 LACKS = {"checkpoints", "tasks", "twins", "pop", "trim_keeps_prompts", "tool_calls", "summaries"}
 LACKS |= {"compact", "pays_once", "lease", "fence", "effects", "pending_writes", "applications", "state"}
-LACKS |= {"delete_message", "items", "hold", "subgraphs"}
+LACKS |= {"delete_message", "items", "hold", "subgraphs", "listing", "agents", "state_scopes", "native_messages"}
 
 
 @pytest.mark.parametrize(("backend", "clauses"), RUNS)

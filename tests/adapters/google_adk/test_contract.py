@@ -9,8 +9,8 @@ from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, SNAPSHOTS, hold
 LACKS = (
     ALL_LACK
     | SNAPSHOTS
-    | {"checkpoints", "threads", "latest", "pop", "replace", "fields", "roles", "lists", "whole_turns", "twins"}
-) - {"applications", "state"}
+    | {"checkpoints", "threads", "pop", "replace", "fields", "roles", "lists", "whole_turns", "twins"}
+) - {"applications", "state", "state_scopes"}
 SLOW = "long-history"  # the session is read before each event, as ADK's documentation asks
 
 

@@ -7,8 +7,8 @@ import pytest
 from tests.adapters.checking import ALL_LACK, BACKENDS, SNAPSHOTS, hold
 from tests.tiers import first
 
-LACKS = ALL_LACK | SNAPSHOTS | {"appends", "tasks", "latest", "pop", "replace"}
-LACKS -= {"pending_writes", "hold", "subgraphs"}
+LACKS = ALL_LACK | SNAPSHOTS | {"appends", "tasks", "latest", "pop", "replace", "native_messages"}
+LACKS -= {"pending_writes", "hold", "subgraphs", "listing"}
 
 
 @pytest.mark.parametrize("backend", first(1, BACKENDS))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, SNAPSHOTS, hold
 
-LACKS = ALL_LACK | SNAPSHOTS | {"checkpoints", "threads", "latest", "pop", "replace", "twins"}
+LACKS = ALL_LACK | SNAPSHOTS | {"checkpoints", "threads", "latest", "pop", "replace", "twins", "native_messages"}
 UNTRIED = dict.fromkeys(("odd-json", "odd-values"), "returned messages carry no metadata")
 SLOW = "long-history"  # the application loads all that was said before each turn
 

@@ -105,6 +105,11 @@ _HOW_TO_OFFER = {
     "pending_writes": "the shape of a LangGraph checkpointer, with `put_writes`",
     "applications": "the shape of a Google ADK session service",
     "state": "the shape of a Google ADK session service",
+    "state_scopes": "a session service that derives from Google ADK's",
+    "listing": "the shape of a LangGraph checkpointer, with `before` and `limit` in `list`",
+    "agents": "the shape of a SessionRepository of Strands",
+    "native_messages": "a store of a framework's own messages (OpenAI, LangChain, LlamaIndex, ADK, Strands, Agent"
+    " Framework), without `factory.message`",
 }
 
 
