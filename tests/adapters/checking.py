@@ -35,6 +35,10 @@ ALL_LACK |= {"items", "hold", "subgraphs", "listing", "agents"}
 ALL_LACK |= {"pending_writes", "applications", "state", "state_scopes", "delete_message"}
 # Clauses about servers that stores of ours give no occasion for, with what the kit says of them.
 GIVE_NO_OCCASION = {"cut-in-commit": "no COMMIT or EXEC is sent: a change is one request"}
+# Of stores with awaited methods alone.
+AWAITED_GIVE_NO_OCCASION = {"reader-beside-append": "an awaited store runs in one thread"}
+# Of frameworks whose messages take any value, so that the kit cannot make one that a store has to refuse.
+ALL_IS_TAKEN = {"refused-beside-append": "no call of the kit was refused"}
 SNAPSHOTS = {"save_snapshot", "rollback", "list_snapshots", "delete_snapshot", "undo"}
 
 WITHOUT = """
@@ -87,6 +91,7 @@ def hold(
         found |= _checked(target, [slow], budget=60)
     offered = frozenset(name for clause in CLAUSES for need in clause.needs for name in need.split("|")) - set(lacks)
     known = dict(untried or {}) | ({} if "redis_url" in lacks else GIVE_NO_OCCASION)
+    known |= {} if "tasks" in lacks or "threads" not in lacks else AWAITED_GIVE_NO_OCCASION
     told = {name: text for name, text in known.items() if name in clauses}
     expected = {
         clause.id: "not_offered" if clause.missing(offered) or clause.id in told else "holds" for clause in chosen
