@@ -8,8 +8,10 @@ from tests.adapters.checking import ALL_IS_TAKEN, ALL_LACK, BACKENDS, RUNS, SNAP
 
 LACKS = ALL_LACK | SNAPSHOTS | {"checkpoints", "tasks", "latest", "fields", "lists", "whole_turns", "twins"}
 LACKS -= {"delete_message"}
+NOTHING_FAILS = "no call of the kit was refused, and there is no server whose connections could be cut"
 
 
 @pytest.mark.parametrize(("backend", "clauses"), RUNS)
 def test_the_contract_holds(backend: str, clauses: frozenset[str]) -> None:
-    hold(f"llama_index.target:on_{backend}", lacks=LACKS | BACKENDS[backend], clauses=clauses, untried=ALL_IS_TAKEN)
+    untried = ALL_IS_TAKEN | ({"leaks-in-faults": NOTHING_FAILS} if backend == "sqlite" else {})
+    hold(f"llama_index.target:on_{backend}", lacks=LACKS | BACKENDS[backend], clauses=clauses, untried=untried)
