@@ -19,7 +19,10 @@ BEGIN
     LOOP
         SELECT * INTO s FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = r.session_id AND NOT n.ended FOR UPDATE;
-        now_ := everturn.now_v1(p_now);  -- after the lock: however long it was waited for
+        IF NOT FOUND AND NOT everturn.is_absent_v5(p_namespace, r.session_id) THEN
+            CONTINUE;
+        END IF;
+        now_ := everturn.now_v1(p_now);  -- after the locks: however long they were waited for
         IF everturn.is_over_v1(s.expires_at, now_) THEN
             over := s;
             s := NULL;
