@@ -1,4 +1,4 @@
-"""A session's first turn, while other requests about its name are under way: leases are taken for names that have no session."""
+"""The first turn of a session, while requests about its lease are under way: a name can be leased without a session."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def second(url: str) -> Iterator[MemoryStore]:
 
 @pytest.fixture
 def one_behind_the_other(schema: str, beside: psycopg.Connection[Any]) -> Iterator[Callable[..., list[Future[Any]]]]:
-    """Begin two calls: the second while the first waits before it writes to a table, with all that it did until then."""
+    """Begin two calls: the second while the first has written all that comes before its row of a table."""
     with ThreadPoolExecutor(2) as threads:
 
         def begin(table: str, *calls: Callable[[], Any]) -> list[Future[Any]]:
