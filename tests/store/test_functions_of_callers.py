@@ -154,7 +154,7 @@ def test_a_failure_with_a_text_over_the_limit_is_a_failure_with_the_beginning_of
         raise ValueError("failed: " + text * 20_000)
 
     with everturn.open("sqlite://", max_message_bytes=500) as store:
-        with pytest.raises(ValueError, match="^failed"):
+        with pytest.raises(ValueError, match=r"^failed"):
             store.once("a", "k", fails, failures=ValueError)
         [effect] = store.get_effects("a")
         assert effect.status == "failed"

@@ -112,3 +112,18 @@ def test_a_turn_with_a_lease_and_one_without_that_begin_a_session_do_not_wait_fo
     second.close()  # each connection tells what it counted when it ends
     until(beside, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'", 1)
     assert beside.execute(DEADLOCKS).fetchall() == [(before,)]
+
+
+def test_an_erasure_that_found_no_session_leaves_the_lease_of_the_one_that_begins(
+    first: MemoryStore, second: MemoryStore, one_behind_the_other: Any
+) -> None:
+    """Else the next holder's lease would have the same token."""
+    lease = first.lease("a", seconds=60)
+    begins, erases = one_behind_the_other(
+        "changes", lambda: first.add_messages("a", turn("1"), lease=lease), lambda: second.erase("a")
+    )
+    assert begins.result(30).version == 1
+    assert erases.result(30).entries == 0
+    with pytest.raises(LeaseHeld):
+        second.lease("a")
+    first.add_messages("a", turn("2"), lease=lease)
