@@ -1450,18 +1450,30 @@ BEGIN
 END
 $$;
 
+-- Lock the lease of a session that is not there: no lease is taken while a session begins, and none begins while a lease is taken.
+-- False: the session began while the lock was waited for. Then nothing is locked, and the caller looks again: whoever locks both rows
+-- begins with the session's.
+CREATE OR REPLACE FUNCTION everturn.is_absent_v5(p_namespace text, p_session_id text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id FOR UPDATE;
+    IF EXISTS (SELECT FROM everturn.sessions n
+                WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended) THEN
+        RAISE EXCEPTION USING ERRCODE = 'EVAGN', MESSAGE = 'the session began meanwhile';
+    END IF;
+    RETURN true;
+EXCEPTION WHEN SQLSTATE 'EVAGN' THEN  -- which lets the lock go
+    RETURN false;
+END
+$$;
+
 -- Whether the lease that a change names is in force. The session's row is locked, which keeps a lease from being taken; where there
--- is none, the lease's own row is.
+-- is none, the lease's own row is (is_absent_v5).
 CREATE OR REPLACE FUNCTION everturn.is_claimed_v3(
     p_namespace text, s everturn.sessions, r everturn.request_v1, p_at double precision
 ) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    l everturn.leases;
+    l everturn.leases := everturn.lease_of_v3(p_namespace, r.session_id);  -- raises, if it is damaged
 BEGIN
-    IF s.no IS NULL THEN
-        PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = r.session_id FOR SHARE;
-    END IF;
-    l := everturn.lease_of_v3(p_namespace, r.session_id);  -- raises, if it is damaged
     RETURN coalesce(everturn.is_named_v5(l, coalesce(s.life, ''), r.lease_token, r.lease_holder, p_at), false);
 END
 $$;
@@ -1482,7 +1494,11 @@ BEGIN
     LOOP
         SELECT * INTO s FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended FOR UPDATE;
-        PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id FOR UPDATE;
+        IF FOUND THEN
+            PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id FOR UPDATE;
+        ELSIF NOT everturn.is_absent_v5(p_namespace, p_session_id) THEN
+            CONTINUE;
+        END IF;
         l := everturn.lease_of_v3(p_namespace, p_session_id);
         at := everturn.now_v1(p_now);  -- after both locks
         PERFORM everturn.refuse_late_v1(p_issued, p_not_after, NULL, at);
@@ -1864,7 +1880,10 @@ BEGIN
     LOOP
         SELECT * INTO s FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = r.session_id AND NOT n.ended FOR UPDATE;
-        now_ := everturn.now_v1(p_now);  -- after the lock: however long it was waited for
+        IF NOT FOUND AND NOT everturn.is_absent_v5(p_namespace, r.session_id) THEN
+            CONTINUE;
+        END IF;
+        now_ := everturn.now_v1(p_now);  -- after the locks: however long they were waited for
         IF everturn.is_over_v1(s.expires_at, now_) THEN
             over := s;
             s := NULL;
@@ -2020,7 +2039,8 @@ DECLARE
     waits  text   := set_config('lock_timeout', p_patience::text, true);  -- PERFORM would make a query of it
     taken  bigint := 0;  -- bodies of the changes before this one
     at     double precision;
-    leased text;  -- the life that a lease is of, if it is in force and the one that is named
+    leased text;              -- the life that a lease is of, if it is in force and the one that is named
+    ends   double precision;  -- when that lease ends; NULL where none is named
     s      record;
     grown  boolean;
     r      everturn.request_v1;
@@ -2033,10 +2053,11 @@ BEGIN
             -- change could alter meanwhile is in the session's row, which is looked at again if its lock was waited for. (The row of the
             -- lease is not: whoever takes or releases it writes `t.lease`. A key would have to be looked for in other rows.)
             at := everturn.now_v1(p_now);
+            ends := NULL;
             IF p_tokens[i] IS NOT NULL THEN
-                leased := (SELECT l.life FROM everturn.leases l
-                            WHERE l.namespace = p_namespace AND l.session_id = p_session_ids[i]
-                              AND everturn.is_named_v5(l, l.life, p_tokens[i], p_holders[i], at));
+                SELECT l.life, l.until INTO leased, ends FROM everturn.leases l
+                 WHERE l.namespace = p_namespace AND l.session_id = p_session_ids[i]
+                   AND everturn.is_named_v5(l, l.life, p_tokens[i], p_holders[i], at);
             END IF;
             UPDATE everturn.sessions t
                SET version = t.version + 1, last_seq = t.last_seq + p_counts[i], head = t.last_seq + p_counts[i],
@@ -2054,8 +2075,8 @@ BEGIN
             grown := FOUND;
         END IF;
         IF grown THEN
-            IF s.told > p_not_after[i] THEN  -- a lock that was waited for, too long; the conditions above saw an earlier time
-                PERFORM everturn.refuse_late_v1(p_issued, p_not_after[i], NULL, s.told);
+            IF s.told > least(p_not_after[i], ends) THEN  -- a lock was waited for: the conditions saw an earlier time
+                PERFORM everturn.refuse_late_v1(p_issued, least(p_not_after[i], ends), NULL, s.told);
             END IF;
             turns := turns || s.turn;
             RETURN NEXT ('applied', s.life, s.version, s.first, p_counts[i], 0, NULL, NULL, NULL, NULL, s.told)
@@ -2862,7 +2883,7 @@ DECLARE
     erased everturn.erased_v1 := everturn.erase_v1(
         p_namespace, p_session_id, p_life, p_limit, p_patience, p_issued, p_not_after, p_now);
 BEGIN
-    IF NOT erased.spared THEN
+    IF NOT erased.spared AND everturn.is_absent_v5(p_namespace, p_session_id) THEN  -- else a life has begun, and has the lease
         DELETE FROM everturn.leases l WHERE l.namespace = p_namespace AND l.session_id = p_session_id;
     END IF;
     RETURN erased;

@@ -40,13 +40,13 @@ REPEATING = {
     "sqlite-memory": SOME | {"test_erase", "test_isolation", "test_sessions", "test_surface", "test_ttl"},
 }
 # Of a test with many cases, `make test` runs the first ones in these places, but for modules in which each case is
-# another change. What is awaited sends what the blocking store of its backend sends, and that has all cases. The
-# stand-in for DynamoDB is slower than any server.
+# another change. What is awaited sends what the blocking store of its backend sends, and that has all cases, but for
+# changes that PostgreSQL gets in one statement. The stand-in for DynamoDB is slower than any server.
 FIRST_CASES = 4
 FEW_CASES: dict[str, set[str]] = {
     "sqlite-async": set(),
     "valkey-async": set(),
-    "postgres-async": set(),
+    "postgres-async": {"test_gathered_changes"},
     "dynamodb": {"test_exactly_once", "test_retries"},
 }
 # Tests that make a thousand changes or more: a stand-in for DynamoDB takes 5 to 30 ms for each.

@@ -134,6 +134,49 @@ def test_a_failure_with_a_text_that_cannot_be_stored_is_a_failure_all_the_same(s
     assert store.once("a", "k", lambda: "done") == "done"
 
 
+def test_a_failure_without_a_text_is_a_failure_all_the_same(one_store: Any) -> None:
+    class Nameless(Exception):
+        def __str__(self) -> str:
+            raise TypeError("no text")
+
+    def fails() -> None:
+        raise Nameless
+
+    with pytest.raises(Nameless):
+        one_store.once("a", "k", fails, failures=Nameless)
+    [effect] = one_store.get_effects("a")
+    assert (effect.status, effect.error) == ("failed", {"type": "Nameless", "message": ""})
+
+
+@pytest.mark.parametrize("text", ["x", "\x01", "é", "\U0001f600", '"'])
+def test_a_failure_with_a_text_over_the_limit_is_a_failure_with_the_beginning_of_it(text: str) -> None:
+    def fails() -> None:
+        raise ValueError("failed: " + text * 20_000)
+
+    with everturn.open("sqlite://", max_message_bytes=500) as store:
+        with pytest.raises(ValueError, match=r"^failed"):
+            store.once("a", "k", fails, failures=ValueError)
+        [effect] = store.get_effects("a")
+        assert effect.status == "failed"
+        assert effect.error["message"].startswith("failed: " + text)
+
+
+def test_a_failure_that_could_not_be_noted_says_that_it_is_in_doubt(
+    one_store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        monkeypatch.setattr(one_store._operations.backend, "change", gone)
+        raise ValueError("declined")
+
+    async def gone(*_: Any) -> Any:
+        raise everturn.MemoryStoreBackendError("the disk is gone", outcome="not_written")
+
+    with pytest.raises(everturn.MemoryStoreBackendError) as caught:
+        one_store.once("a", "k", fails, failures=ValueError)
+    assert "in doubt" in caught.value.__notes__[0]
+    assert isinstance(caught.value.__context__, ValueError)
+
+
 def test_an_error_of_once_names_the_argument(one_store: Any) -> None:
     async def coroutine() -> int:
         return 1
@@ -196,6 +239,15 @@ def test_an_error_shows_a_long_value_in_short(one_store: Any, number: Any) -> No
             call()
         assert len(str(caught.value)) < 500
     assert words(one_store, "a") == ["x"]
+
+
+def test_an_error_names_the_type_of_what_cannot_be_shown(one_store: Any) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise TypeError("no text")
+
+    with pytest.raises(InvalidInput, match="not a Odd"):
+        say(one_store, "a", "x", lease=Odd())
 
 
 def test_a_wait_without_end_is_a_number_too(one_store: Any) -> None:

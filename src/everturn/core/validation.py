@@ -161,6 +161,8 @@ def shown(value: object) -> str:
         text = repr(value)
     except ValueError:  # Python writes no whole number of more than some thousand digits
         return f"a {name_of(value)} of very many digits"
+    except Exception:  # noqa: BLE001 - of an odd object, which is refused all the same
+        return f"a {name_of(value)}"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 

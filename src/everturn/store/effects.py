@@ -211,9 +211,13 @@ class EffectOperations(ChangeOperations, NamedWorker):
             answer = await self.runtime.offload(do)
             return await self.runtime.answer(answer, "do") if isawaitable(answer) else answer
         except failures as exc:
-            message = str(exc).encode("utf-8", "backslashreplace").decode()  # it may name a file whose name is no UTF-8
-            error = {"type": type(exc).__name__, "message": message[:LONGEST_MESSAGE]}
-            await self.fail_effect(session_id, effect.key, error, attempt=effect.attempt)
+            error = _failure_of(exc, self.settings.max_message_bytes)
+            try:
+                await self.fail_effect(session_id, effect.key, error, attempt=effect.attempt)
+            except Exception as fault:
+                name = f"The effect {effect.key!r} of session {session_id!r}"
+                fault.add_note(f"{name} was begun and failed, which could not be stored: it is in doubt.")
+                raise
             raise
         except BaseException as exc:
             exc.add_note(f"The effect {effect.key!r} of session {session_id!r} was begun, and is in doubt now.")
@@ -235,6 +239,19 @@ def _check_failures(failures: object) -> None:
     for kind in failures if isinstance(failures, tuple) else (failures,):
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise InvalidInput(f"is a class of errors, or a tuple of these, not {shown(kind)}", path="failures")
+
+
+def _failure_of(exc: BaseException, limit: int) -> dict[str, str]:
+    """Describe an error of `do` in at most `limit` bytes of JSON. Its text is the caller's, and may be odd."""
+    try:
+        text = str(exc)
+    except Exception:  # noqa: BLE001 - it is a failure all the same
+        text = ""
+    text = text.encode("utf-8", "backslashreplace").decode()  # it may name a file whose name is no UTF-8
+    error = {"type": type(exc).__name__, "message": text[:LONGEST_MESSAGE]}
+    while error["message"] and len(codec.encode_json(error, "error")) > limit:
+        error["message"] = error["message"][: len(error["message"]) // 2]
+    return error
 
 
 def _are_same(one: JSON, other: JSON) -> bool:

@@ -88,6 +88,28 @@ def test_a_turn_that_waits_while_its_lease_goes_is_refused(
     assert store.state("a") == before
 
 
+def test_a_turn_that_waits_until_its_lease_is_over_is_refused(
+    url: str, schema: str, beside: psycopg.Connection[Any]
+) -> None:
+    """Nobody else has it. But others were told that nobody holds it."""
+    with everturn.open(url, timeout=30) as store, ThreadPoolExecutor(1) as threads:
+        store.add_messages("a", turn("1"))
+        lease = store.lease("a", seconds=2)
+        store.add_messages("a", turn("2"), lease=lease)
+        before = store.state("a")
+        with psycopg.connect(beside.info.dsn, autocommit=True) as other, other.transaction():
+            other.execute(f"SELECT FROM {schema}.sessions FOR UPDATE")  # type: ignore[call-overload]
+            waiting = threads.submit(store.add_messages, "a", turn("3"), lease=lease)
+            until_it_waits(waiting, beside)
+            deadline = time.monotonic() + 30
+            while store.get_lease("a") is not None:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        with pytest.raises(LeaseLost):
+            waiting.result(30)
+        assert store.state("a") == before
+
+
 def test_a_turn_that_waits_while_another_is_written_meets_another_version(
     store: Any, schema: str, clock: Clock, beside: psycopg.Connection[Any]
 ) -> None:

@@ -156,7 +156,7 @@ def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) 
     """Give the parameters of change_v5 that tell of the changes: those behind the namespace and before the patience."""
     turns = [request.action.drafts if isinstance(request.action, Append | Fold) else () for request in requests]
     plain = [_is_plain(request) for request in requests]
-    # What turns expect stands beside the rest, and not in it: the rest of a turn is empty beside changes of other kinds, too.
+    # Conditions stand beside the rest, and not in it: of a plain turn the rest is empty, whatever else is sent with it.
     return (
         Texts([request.session_id.encode() for request in requests]),
         ByteStrings([request.call for request in requests]),

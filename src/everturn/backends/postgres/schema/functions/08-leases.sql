@@ -33,18 +33,30 @@ BEGIN
 END
 $$;
 
+-- Lock the lease of a session that is not there: no lease is taken while a session begins, and none begins while a lease is taken.
+-- False: the session began while the lock was waited for. Then nothing is locked, and the caller looks again: whoever locks both rows
+-- begins with the session's.
+CREATE OR REPLACE FUNCTION everturn.is_absent_v5(p_namespace text, p_session_id text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id FOR UPDATE;
+    IF EXISTS (SELECT FROM everturn.sessions n
+                WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended) THEN
+        RAISE EXCEPTION USING ERRCODE = 'EVAGN', MESSAGE = 'the session began meanwhile';
+    END IF;
+    RETURN true;
+EXCEPTION WHEN SQLSTATE 'EVAGN' THEN  -- which lets the lock go
+    RETURN false;
+END
+$$;
+
 -- Whether the lease that a change names is in force. The session's row is locked, which keeps a lease from being taken; where there
--- is none, the lease's own row is.
+-- is none, the lease's own row is (is_absent_v5).
 CREATE OR REPLACE FUNCTION everturn.is_claimed_v3(
     p_namespace text, s everturn.sessions, r everturn.request_v1, p_at double precision
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    l everturn.leases;
+    l everturn.leases := everturn.lease_of_v3(p_namespace, r.session_id);  -- raises, if it is damaged
 BEGIN
-    IF s.no IS NULL THEN
-        PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = r.session_id FOR SHARE;
-    END IF;
-    l := everturn.lease_of_v3(p_namespace, r.session_id);  -- raises, if it is damaged
     RETURN coalesce(everturn.is_named_v5(l, coalesce(s.life, ''), r.lease_token, r.lease_holder, p_at), false);
 END
 $$;
@@ -65,7 +77,11 @@ BEGIN
     LOOP
         SELECT * INTO s FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended FOR UPDATE;
-        PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id FOR UPDATE;
+        IF FOUND THEN
+            PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id FOR UPDATE;
+        ELSIF NOT everturn.is_absent_v5(p_namespace, p_session_id) THEN
+            CONTINUE;
+        END IF;
         l := everturn.lease_of_v3(p_namespace, p_session_id);
         at := everturn.now_v1(p_now);  -- after both locks
         PERFORM everturn.refuse_late_v1(p_issued, p_not_after, NULL, at);

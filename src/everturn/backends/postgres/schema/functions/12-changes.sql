@@ -19,7 +19,10 @@ BEGIN
     LOOP
         SELECT * INTO s FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = r.session_id AND NOT n.ended FOR UPDATE;
-        now_ := everturn.now_v1(p_now);  -- after the lock: however long it was waited for
+        IF NOT FOUND AND NOT everturn.is_absent_v5(p_namespace, r.session_id) THEN
+            CONTINUE;
+        END IF;
+        now_ := everturn.now_v1(p_now);  -- after the locks: however long they were waited for
         IF everturn.is_over_v1(s.expires_at, now_) THEN
             over := s;
             s := NULL;
@@ -175,7 +178,8 @@ DECLARE
     waits  text   := set_config('lock_timeout', p_patience::text, true);  -- PERFORM would make a query of it
     taken  bigint := 0;  -- bodies of the changes before this one
     at     double precision;
-    leased text;  -- the life that a lease is of, if it is in force and the one that is named
+    leased text;              -- the life that a lease is of, if it is in force and the one that is named
+    ends   double precision;  -- when that lease ends; NULL where none is named
     s      record;
     grown  boolean;
     r      everturn.request_v1;
@@ -188,10 +192,11 @@ BEGIN
             -- change could alter meanwhile is in the session's row, which is looked at again if its lock was waited for. (The row of the
             -- lease is not: whoever takes or releases it writes `t.lease`. A key would have to be looked for in other rows.)
             at := everturn.now_v1(p_now);
+            ends := NULL;
             IF p_tokens[i] IS NOT NULL THEN
-                leased := (SELECT l.life FROM everturn.leases l
-                            WHERE l.namespace = p_namespace AND l.session_id = p_session_ids[i]
-                              AND everturn.is_named_v5(l, l.life, p_tokens[i], p_holders[i], at));
+                SELECT l.life, l.until INTO leased, ends FROM everturn.leases l
+                 WHERE l.namespace = p_namespace AND l.session_id = p_session_ids[i]
+                   AND everturn.is_named_v5(l, l.life, p_tokens[i], p_holders[i], at);
             END IF;
             UPDATE everturn.sessions t
                SET version = t.version + 1, last_seq = t.last_seq + p_counts[i], head = t.last_seq + p_counts[i],
@@ -209,8 +214,8 @@ BEGIN
             grown := FOUND;
         END IF;
         IF grown THEN
-            IF s.told > p_not_after[i] THEN  -- a lock that was waited for, too long; the conditions above saw an earlier time
-                PERFORM everturn.refuse_late_v1(p_issued, p_not_after[i], NULL, s.told);
+            IF s.told > least(p_not_after[i], ends) THEN  -- a lock was waited for: the conditions saw an earlier time
+                PERFORM everturn.refuse_late_v1(p_issued, least(p_not_after[i], ends), NULL, s.told);
             END IF;
             turns := turns || s.turn;
             RETURN NEXT ('applied', s.life, s.version, s.first, p_counts[i], 0, NULL, NULL, NULL, NULL, s.told)

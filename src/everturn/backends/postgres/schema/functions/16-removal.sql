@@ -197,7 +197,7 @@ DECLARE
     erased everturn.erased_v1 := everturn.erase_v1(
         p_namespace, p_session_id, p_life, p_limit, p_patience, p_issued, p_not_after, p_now);
 BEGIN
-    IF NOT erased.spared THEN
+    IF NOT erased.spared AND everturn.is_absent_v5(p_namespace, p_session_id) THEN  -- else a life has begun, and has the lease
         DELETE FROM everturn.leases l WHERE l.namespace = p_namespace AND l.session_id = p_session_id;
     END IF;
     RETURN erased;
