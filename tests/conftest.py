@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import scratch_disk
 from tests.tiers import is_quick, only_deep
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 FILES_BEFORE = pytest.StashKey[set[Path]]()
 FILES_LEFT = pytest.StashKey[list[str]]()
+FAILED = pytest.StashKey[bool]()
+SCRATCH = pytest.StashKey[Path]()
 
 # What tests have in modules beside them shows its values, too. So nothing of it is imported above.
 pytest.register_assert_rewrite(*(f"tests.{path.name}" for path in Path(__file__).parent.iterdir() if path.is_dir()))
@@ -34,11 +37,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep one data directory of PostgreSQL for all servers of the run: initdb takes more than all else of a start."""
-    if not hasattr(config, "workerinput") and "EVERTURN_POSTGRES_DATA" not in os.environ:
-        folder = tempfile.TemporaryDirectory(prefix="everturn-postgres-data-")
-        os.environ["EVERTURN_POSTGRES_DATA"] = folder.name
-        config.add_cleanup(folder.cleanup)
+    """Write into memory; keep one data directory of PostgreSQL for all servers: initdb takes most of a start."""
+    if hasattr(config, "workerinput"):
+        return
+    if folder := scratch_disk.use():
+        config.stash[SCRATCH] = folder
+    if "EVERTURN_POSTGRES_DATA" not in os.environ:
+        kept = tempfile.TemporaryDirectory(prefix="everturn-postgres-data-")
+        os.environ["EVERTURN_POSTGRES_DATA"] = kept.name
+        config.add_cleanup(kept.cleanup)
 
 
 ROOT = Path(__file__).parents[1]
@@ -61,10 +68,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)  # before the summary is written
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run whose tests wrote into the repository: histories of the kit, databases, artifacts."""
+    session.config.stash[FAILED] = session.exitstatus != pytest.ExitCode.OK
     before = session.config.stash.get(FILES_BEFORE, None)
     if before is not None and (left := sorted(map(str, files_of_the_tree() - before))):
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
         session.config.stash[FILES_LEFT] = left
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if folder := config.stash.get(SCRATCH, None):
+        scratch_disk.leave(folder, keep=config.stash.get(FAILED, True))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
