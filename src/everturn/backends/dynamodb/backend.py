@@ -6,7 +6,6 @@ Each operation is carried out by a module beside this one. The client below deci
 from __future__ import annotations
 
 import os
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,6 +37,7 @@ from everturn.backends.dynamodb import compaction, doctor, errors, fork_session,
 from everturn.backends.dynamodb import erase as erasure
 from everturn.backends.dynamodb.change import TOMBSTONE, ChangeWriter
 from everturn.backends.dynamodb.client import DynamoDBClient
+from everturn.backends.dynamodb.head_queue import QueuePlace
 from everturn.backends.dynamodb.log_reader import LogReader
 from everturn.backends.dynamodb.reads import TableReads
 from everturn.backends.dynamodb.stored_form import Head, StoredHead, head_item, names_key, sk_of
@@ -95,9 +95,13 @@ class DynamoDBBackend:
             return await self._writer.apply(request, deadline)
 
     async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:
+        place = QueuePlace(self.table, request.session_id, deadline)
+        async with place.held():
+            return await self._lease(request, place, deadline)
+
+    async def _lease(self, request: LeaseRequest, place: QueuePlace, deadline: float) -> LeaseOutcome:
         pk = self.table.key_of(request.session_id)
         stored = await self.table.head(request.session_id, deadline)
-        tries = 0
         while True:
             now, lives_from = self._time.read()
             living = stored.living(now) if stored else None
@@ -105,20 +109,20 @@ class DynamoDBBackend:
             outcome, row = change_lease(request, head.lease, living.life if living else "", now, lives_from)
             if row is None:
                 return outcome
+            if place.is_held_up(stored):
+                stored = await place.next_head(stored)
+                continue
             leased = StoredHead(urandom(12), msgspec.structs.replace(head, lease=row))
             purge_at = None if head.life else max(now, row.until) + TOMBSTONE
+            move = place.move(stored)
+            write = self.table.move_head(head_item(pk, leased, purge_at), stored, move.place)
             try:
-                await self.table.write_together(
-                    [self.table.put_head(head_item(pk, leased, purge_at), stored)], deadline
-                )
+                await self.table.write_together([write], deadline)
             except errors.ConditionNotMet as exc:
-                stored = read_head(request.session_id, exc.items[0])
-                tries += 1
-                await self.table.pause(tries, deadline)
-                if time.monotonic() >= deadline:
-                    raise errors.contended(self.client.name) from exc
+                stored = await place.next_head(read_head(request.session_id, exc.items[0]))
             else:
-                self._writer.heads.put(pk, leased)
+                place.written(move)
+                self._writer.heads.put(pk, msgspec.structs.replace(leased, waiting=move.waiting))
                 return outcome
 
     async def held_lease(self, session_id: str, deadline: float) -> LeaseReading | None:
@@ -202,8 +206,8 @@ class DynamoDBBackend:
                     return None
                 found = await transfer.outline(log, self._now())
                 again = await self.table.head(session_id, deadline)
-                # Snapshots and effects were read after the head: they are of its moment if it is still the same.
-                if again is not None and again.head == log.head:
+                # Snapshots and effects were read after the head: they are of its moment if none changed since.
+                if again is not None and again.head.has_marks_of(log.head):
                     return found
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:

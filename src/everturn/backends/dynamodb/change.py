@@ -29,7 +29,7 @@ from everturn.backend import (
     plan_change,
 )
 from everturn.backends.dynamodb import errors, new_state
-from everturn.backends.dynamodb.head_queue import QueuePlace
+from everturn.backends.dynamodb.head_queue import Memories, QueuePlace
 from everturn.backends.dynamodb.known_heads import KnownHeads
 from everturn.backends.dynamodb.local_turns import LocalTurns
 from everturn.backends.dynamodb.log_reader import LogReader, effect_of
@@ -65,23 +65,26 @@ class ChangeWriter:
         self._table = table
         self._clock = clock  # steady_clock.Clock.read
         self._turns = LocalTurns(table.client)
+        self._memories = Memories()
         self.heads = KnownHeads()
 
     def forget_threads(self) -> None:
         """Make new locks in the child of an os.fork."""
         self._turns.forget_threads()
+        self._memories.forget()
         self.heads.forget_threads()
 
     async def apply(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         """Apply a change (Backend.change)."""
         pk = self._table.key_of(request.session_id)
         async with self._turns.turn(pk, deadline):
-            return await self._apply(pk, request, deadline)
+            place = QueuePlace(self._table, request.session_id, deadline, self._memories.of(pk))
+            async with place.held():
+                return await self._apply(pk, request, place, deadline)
 
-    async def _apply(self, pk: str, request: ChangeRequest, deadline: float) -> ChangeOutcome:
+    async def _apply(self, pk: str, request: ChangeRequest, place: QueuePlace, deadline: float) -> ChangeOutcome:
         known = None if request.retry else self.heads.get(pk)
         seen = Seen(known, is_fresh=False) if known else await self._fresh(request.session_id, deadline)
-        place = QueuePlace(self._table, request.session_id, deadline)
         refusal: MemoryStoreBackendError | None = None  # the reason that the change waits for
         stale: _Stale | None = None
         told = False
@@ -96,9 +99,10 @@ class ChangeWriter:
                     refusal = errors.contended(self._table.client.name)
             except MemoryStoreBackendError as exc:
                 self.heads.drop(pk)
-                if refusal is not None and not exc.transient and exc.outcome == "not_written":
+                is_late = time.monotonic() >= deadline
+                if refusal is not None and is_late and not exc.transient and exc.outcome == "not_written":
                     raise refusal from exc  # it says more than an attempt for which there was no time left
-                if exc.outcome == "unknown" or not exc.transient or time.monotonic() >= deadline:
+                if exc.outcome == "unknown" or not exc.transient or is_late:
                     raise
                 if not told and exc.__cause__ is not None:  # an answer of the table
                     self._tell(request.session_id, exc)
@@ -111,8 +115,7 @@ class ChangeWriter:
         seen = stale.seen
         if stale.error is not None:
             is_lost = errors.is_contended(stale.error)  # to a change that is being written: no head came along
-            waited = place.next_head(await self._table.head(session_id, deadline)) if is_lost else place.later_head()
-            return Seen(await waited, is_fresh=True)
+            return Seen(await (place.head_after_conflict() if is_lost else place.later_head()), is_fresh=True)
         if seen is None:
             return await self._fresh(session_id, deadline)
         if not stale.is_lost:
@@ -153,15 +156,16 @@ class ChangeWriter:
                 plan = planned
         if plan is None:
             assert refused is not None  # noqa: S101 - one of the two is
-            await self._settle_refusal(pk, request, seen, log, deadline)
+            await self._settle_refusal(pk, request, seen, log, place, deadline)
             detail = living.dimension or 0 if living else 0
             outcome = ChangeOutcome(refused, life, version, detail=detail)
             return self._with_effect(outcome, seen, living, action, now)
         if isinstance(action, BeginEffect) and not seen.effect_item:
             await self._check_effects(log, seen)
+        if place.is_held_up(seen.stored):
+            raise _Stale(seen=seen, is_lost=True)
         made = new_state.after(self._table, seen.stored, living, request, plan, now, lives_from)
         await self._write(pk, request, seen, made, place, deadline)
-        self.heads.put(pk, made.stored)
         outcome = receipt(Status.APPLIED, made.stored.head, made.change)
         if isinstance(action, BeginEffect | EndEffect) and made.effect is not None:
             return msgspec.structs.replace(outcome, effect=held_effect(made.effect, made.stored.head, now))
@@ -192,7 +196,7 @@ class ChangeWriter:
             raise _Stale from None
 
     async def _settle_refusal(
-        self, pk: str, request: ChangeRequest, seen: Seen, log: LogReader, deadline: float
+        self, pk: str, request: ChangeRequest, seen: Seen, log: LogReader, place: QueuePlace, deadline: float
     ) -> None:
         """Make sure that a refusal is true: of the table as it is now, and also if an earlier attempt arrives later."""
         if not seen.is_fresh:
@@ -210,12 +214,15 @@ class ChangeWriter:
             before = seen.stored or StoredHead(b"", Head(request.session_id))
             fenced = StoredHead(urandom(12), before.head)
             purge = None if before.head.life else self._clock()[0] + TOMBSTONE
+            if place.is_held_up(seen.stored):
+                raise _Stale(seen=seen, is_lost=True)
+            move = place.move(seen.stored)
+            write = self._table.move_head(head_item(pk, fenced, purge), seen.stored, move.place)
             try:
-                await self._table.write_together(
-                    [self._table.put_head(head_item(pk, fenced, purge), seen.stored)], deadline
-                )
+                await self._table.write_together([write], deadline)
             except errors.ConditionNotMet as exc:
                 raise _Stale(seen=self._told(request.session_id, exc.items[0]), is_lost=True) from exc
+            place.written(move)
 
     def _told(self, session_id: str, item: Item | None) -> Seen:
         """Make the knowledge of a head that came with a refusal."""
@@ -229,7 +236,8 @@ class ChangeWriter:
             # The note first: it names the others, should this process die before they are published.
             await self._table.write_many(deadline, puts=made.staged[:1])
             await self._table.write_many(deadline, puts=made.staged[1:])
-        writes = [self._table.move_head(head_item(pk, made.stored), seen.stored, place.name), *made.writes]
+        move = place.move(seen.stored, may_stay=True)
+        writes = [self._table.move_head(head_item(pk, made.stored), seen.stored, move.place, move.keep), *made.writes]
         at_key = at_effect = -1
         if request.key is not None:
             at_key = len(writes)
@@ -254,6 +262,8 @@ class ChangeWriter:
             # The head was as it was planned on, so it is as good as read; unless it was not compared.
             seen.is_fresh = seen.is_fresh or exc.all_checked
             raise _Stale(seen=seen) from exc
+        place.written(move)
+        self.heads.put(pk, msgspec.structs.replace(made.stored, waiting=move.waiting))
 
     async def recall(
         self, request: ChangeRequest, stored: StoredHead | None, living: Head | None, deadline: float

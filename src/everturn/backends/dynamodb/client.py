@@ -11,6 +11,7 @@ import os
 import threading
 import time
 import zlib
+from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
@@ -86,13 +87,9 @@ class DynamoDBClient:
         Raises ConditionNotMet, or MemoryStoreBackendError. A request that writes and was sent is waited for, also by a
         task that is cancelled meanwhile.
         """
-        if self._closed:
-            raise errors.closed(self.name)
-        if self.sent is not None:
-            self.sent[operation] = self.sent.get(operation, 0) + 1
         try:
             answer: Answer
-            future = self._threads().submit(self._run, operation, parameters)
+            future = self._submitted(operation, parameters)
             if self._blocking:
                 answer = self._wait(future, deadline, writes=writes)
             else:
@@ -110,6 +107,39 @@ class DynamoDBClient:
             raise error from exc
         self._answered()
         return answer
+
+    def send_unawaited(self, operation: str, made: Callable[[Any], Parameters | None], known: Any) -> None:
+        """Send a conditional request that nobody waits for, made of what is known.
+
+        If the condition is not met it is made again, of the stored item, until `made` returns None. Raises
+        MemoryStoreBackendError if the store is closed.
+        """
+        if self._closed:
+            raise errors.closed(self.name)
+        self._threads().submit(self._run_until, operation, made, known)
+
+    def _run_until(self, operation: str, made: Callable[[Any], Parameters | None], known: Any) -> None:
+        while (parameters := made(known)) is not None:
+            self._count(operation)
+            try:
+                self._run(operation, parameters)
+            except Exception as exc:  # noqa: BLE001 - nobody waits for it
+                error = errors.from_driver(exc, self.name, writes=True)
+                if not isinstance(error, errors.ConditionNotMet):
+                    return
+                known = error.items[0]
+            else:
+                return
+
+    def _submitted(self, operation: str, parameters: Parameters) -> Future[Answer]:
+        if self._closed:
+            raise errors.closed(self.name)
+        self._count(operation)
+        return self._threads().submit(self._run, operation, parameters)
+
+    def _count(self, operation: str) -> None:
+        if self.sent is not None:
+            self.sent[operation] = self.sent.get(operation, 0) + 1
 
     def _answered(self) -> None:
         if self.watch.lost_at is not None:

@@ -17,6 +17,7 @@ from everturn.backend import REMEMBERED
 from everturn.backends.dynamodb import errors, new_state
 from everturn.backends.dynamodb.entry_blocks import Block, block_item, chunk_names
 from everturn.backends.dynamodb.erase import Removed, remove
+from everturn.backends.dynamodb.head_queue import QueuePlace
 from everturn.backends.dynamodb.listing import AT_ONCE
 from everturn.backends.dynamodb.log_reader import LogReader
 from everturn.backends.dynamodb.stored_form import (
@@ -53,44 +54,47 @@ SHARE = 0.5  # of the time that one request takes at most
 async def compact(table: Table, session_id: str, now: float, deadline: float, *, drop_undo: bool) -> Compaction:
     """Reclaim the entries and changes of a session that nothing needs (Backend.compact)."""
     until = time.monotonic() + SHARE * (deadline - time.monotonic())
-    entries = size = tries = 0
-    while True:
-        stored = await table.head(session_id, deadline)
-        head = stored.living(now) if stored else None
-        if stored is None or head is None:
-            break
-        try:
-            if drop_undo and head.undo:
-                stored = await _write_head(table, stored, msgspec.structs.replace(head, undo=()), [], deadline)
-                head = stored.head
-            log = LogReader(table, head, deadline)
-            needed = await _needed(log)
-            victims = await _victims(log, needed)
-            if victims:
-                if await log.needed() != needed:
-                    stored = await _publish(table, stored, needed, deadline)
-                gone, freed = await _reclaim(LogReader(table, stored.head, deadline), stored, victims, deadline)
-                entries, size = entries + gone, size + freed
-                if time.monotonic() < until:
-                    continue
-            else:
-                await _forget_changes(log, deadline)
-            break
-        except errors.ConditionNotMet:
-            tries += 1
-            if time.monotonic() >= until:
+    entries = size = 0
+    place = QueuePlace(table, session_id, deadline)
+    async with place.held():
+        while True:
+            stored = await table.head(session_id, deadline)
+            head = stored.living(now) if stored else None
+            if stored is None or head is None:
                 break
-            await table.pause(tries, deadline)
+            try:
+                if drop_undo and head.undo:
+                    stored = await _write_head(table, place, stored, msgspec.structs.replace(head, undo=()), [], deadline)
+                    head = stored.head
+                log = LogReader(table, head, deadline)
+                needed = await _needed(log)
+                victims = await _victims(log, needed)
+                if not victims:
+                    await _forget_changes(log, deadline)
+                    break
+                if await log.needed() != needed:
+                    stored = await _publish(table, place, stored, needed, deadline)
+                log = LogReader(table, stored.head, deadline)
+                gone, freed = await _reclaim(log, place, stored, victims, deadline)
+                entries, size = entries + gone, size + freed
+                if time.monotonic() >= until:
+                    break
+            except errors.ConditionNotMet as exc:
+                if time.monotonic() >= until:
+                    break
+                await place.next_head(read_head(session_id, exc.items[0]))
     return Compaction(1 if entries else 0, entries, size)
 
 
 async def _write_head(
-    table: Table, before: StoredHead, head: Head, writes: Sequence[dict[str, Any]], deadline: float
+    table: Table, place: QueuePlace, before: StoredHead, head: Head, writes: Sequence[dict[str, Any]], deadline: float
 ) -> StoredHead:
-    """Write a head whose version stays, with other writes. Raises ConditionNotMet if it has changed."""
-    stored = StoredHead(urandom(12), head)
+    """Write a head whose version stays, with other writes. Raises ConditionNotMet if it has changed, or others wait."""
+    move = place.move(before)
+    stored = StoredHead(urandom(12), head, move.waiting)
     item = head_item(table.key_of(head.session_id), stored)
-    await table.write_together([table.put_head(item, before), *writes], deadline)
+    await table.write_together([table.move_head(item, before, move.place), *writes], deadline)
+    place.written(move)
     return stored
 
 
@@ -103,7 +107,9 @@ async def _needed(log: LogReader) -> Reach:
     return Reach(merge([*found.whole, (head.last_seq + 1, 2**53)]), found.summaries, [])
 
 
-async def _publish(table: Table, stored: StoredHead, needed: Reach, deadline: float) -> StoredHead:
+async def _publish(
+    table: Table, place: QueuePlace, stored: StoredHead, needed: Reach, deadline: float
+) -> StoredHead:
     """Let the head say which entries are left. From then on nobody returns to a version that shows others."""
     head = msgspec.structs.replace(stored.head, needed=stored.head.needed + 1)
     pk = table.key_of(head.session_id)
@@ -111,7 +117,7 @@ async def _publish(table: Table, stored: StoredHead, needed: Reach, deadline: fl
     writes = [table.put(item)]
     if stored.head.needed:
         writes.append(table.delete(pk, f"{NEEDED}{head.log}/{number(stored.head.needed)}"))
-    return await _write_head(table, stored, head, writes, deadline)
+    return await _write_head(table, place, stored, head, writes, deadline)
 
 
 class Victim(msgspec.Struct, frozen=True, gc=False):
@@ -146,7 +152,9 @@ def _reclaimable(block: Block, first: int, last: int, summaries: Sequence[Range]
     ]
 
 
-async def _reclaim(log: LogReader, stored: StoredHead, victims: Sequence[Victim], deadline: float) -> tuple[int, int]:
+async def _reclaim(
+    log: LogReader, place: QueuePlace, stored: StoredHead, victims: Sequence[Victim], deadline: float
+) -> tuple[int, int]:
     """Remove entries, in one transaction with the new size of the session. Returns how many, and their bytes."""
     table = log.table
     writes: list[dict[str, Any]] = []
@@ -180,7 +188,7 @@ async def _reclaim(log: LogReader, stored: StoredHead, victims: Sequence[Victim]
     await table.write_many(deadline, deletes=chunks)
     head = stored.head
     smaller = msgspec.structs.replace(head, size=head.size - size, summaries=head.summaries - len(listed))
-    await _write_head(table, stored, smaller, writes, deadline)
+    await _write_head(table, place, stored, smaller, writes, deadline)
     await table.write_many(deadline, deletes=listed)  # now that they are not counted any more
     return count, size
 

@@ -19,6 +19,7 @@ from everturn.backends._shared.verification import SURPRISES
 from everturn.backends.dynamodb import errors, new_state
 from everturn.backends.dynamodb.change import TOMBSTONE
 from everturn.backends.dynamodb.entry_blocks import block_of
+from everturn.backends.dynamodb.head_queue import Move, QueuePlace
 from everturn.backends.dynamodb.log_reader import LogReader
 from everturn.backends.dynamodb.stored_form import (
     CHUNK,
@@ -61,25 +62,15 @@ async def erase(
     begun = time.monotonic()
     pk = table.key_of(session_id)
     logs: set[str] = set()
-    tries = 0
     try:
         stored = await table.head(session_id, deadline)
     except CorruptEntry:
         if life is not None or version is not None:
             raise
-        stored = None
         logs = await _end_damaged(table, pk, session_id, now, deadline)
-    while not logs:
-        living = stored.living(now) if stored else None
-        if living is not None and (life not in (None, living.life) or version not in (None, living.version)):
+    else:
+        if not await _end(table, pk, stored, (session_id, life, version), now, deadline):
             return Erasure(ErasureReceipt(session_id, 0, 0, 0, complete=True), spared=True)
-        try:
-            await _end(table, pk, session_id, stored, now, deadline)
-            break
-        except errors.ConditionNotMet as exc:
-            stored = read_head(session_id, exc.items[0])
-            tries += 1
-            await table.pause(tries, deadline)
     notes = cleanup_key(table.namespace)
     prefix = new_state.ended_sk(session_id)
     ended = [sk_of(item) for item in await table.all(notes, prefix, prefix + "~", deadline, only="sk")]
@@ -112,7 +103,34 @@ async def _end_damaged(table: Table, pk: str, session_id: str, now: float, deadl
     return logs or {""}
 
 
-async def _end(table: Table, pk: str, session_id: str, stored: StoredHead | None, now: float, deadline: float) -> None:
+async def _end(
+    table: Table,
+    pk: str,
+    stored: StoredHead | None,
+    wanted: tuple[str, str | None, int | None],
+    now: float,
+    deadline: float,
+) -> bool:
+    """End a session, whose id, life and version are `wanted`. False: another life or version is there."""
+    session_id, life, version = wanted
+    place = QueuePlace(table, session_id, deadline)
+    async with place.held():
+        while True:
+            living = stored.living(now) if stored else None
+            if living is not None and (life not in (None, living.life) or version not in (None, living.version)):
+                return False
+            try:
+                await _write_end(table, pk, session_id, stored, now, deadline)
+            except errors.ConditionNotMet as exc:
+                stored = await place.next_head(read_head(session_id, exc.items[0]))
+            else:
+                place.written(Move())
+                return True
+
+
+async def _write_end(
+    table: Table, pk: str, session_id: str, stored: StoredHead | None, now: float, deadline: float
+) -> None:
     """End the session in one transaction. Raises ConditionNotMet if it has changed."""
     trace = StoredHead(urandom(12), Head(session_id))
     writes = [table.put_head(head_item(pk, trace, now + TOMBSTONE), stored)]

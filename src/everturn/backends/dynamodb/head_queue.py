@@ -1,103 +1,243 @@
-"""The queue of a session: a change that lost to others for a while is let go first, so that its wait is bounded.
+"""The queue of a session: a change that lost to others is let go first, so that its wait is bounded.
 
 The queue is a list in the head's item, `waiting`. One request adds a place at its end, whatever others write meanwhile.
 A change is written on the condition that the queue is empty, or that it is the first there. It is a courtesy and no
 lock: nothing that is stored hangs on it, and a place whose process has died is passed over.
+
+A process that writes one change after the other keeps its place for a few of them, as a *run*: so the requests that
+waiting costs are shared by several turns (docs/decisions/080-dynamodb-queue.md).
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from os import urandom
 from typing import Any
+
+import msgspec
 
 from everturn.backends.dynamodb import errors
 from everturn.backends.dynamodb.stored_form import HEAD, StoredHead
 from everturn.backends.dynamodb.table import IS_THERE, Table, read_head
+from everturn.errors import MemoryStoreBackendError, MemoryStoreError
 
-FIRST_PAUSE = 0.016  # seconds, at most, after the second loss
-PAUSE = 60, 0.05, 0.3  # after the third one: times of a round trip; and at least, and at most, so many seconds
+RUNNING = "*"  # ends the name of a place that has been kept for the next change of its process
+RUN_TURNS, LEAST_TURNS, RUN_SECONDS = 24, 3, 0.3  # of all runs of a queue together; of one; how long one goes on
+STANDS = 40, 0.5, 2.0  # until a first that does nothing is passed over: times of a round trip; at least, at most (s)
+RESTS = 6, 0.02, 0.5  # the same, if it is one whose process may simply have no more to write
+LONGEST_LOOK = 20, 0.25, 1.0  # between two looks at the queue: half of STANDS, so that nobody sleeps through its turn
+LEAST_LOOK = 0.002
+EARLY = 0.8  # of the expected wait, after which the first look comes
 LONGEST_WAIT = 0.2  # between attempts at a table that has no capacity
-LOOK = 1.5, 0.002, 0.1  # between two looks at the queue, for each place before this one: as PAUSE
-STANDS = 20, 0.3, 2.0  # until the first of a queue that does nothing is passed over: as PAUSE
 MOST = 64  # places in a queue
-QUEUED_AFTER = 3  # losses
+MEMORIES = 4096
+
+
+class Memory(msgspec.Struct):
+    """What a process remembers of a session that others write, too. All of it may be wrong."""
+
+    name: str = ""  # its place in the queue, if it is still there
+    turns: int = 0  # written at that place, since `begun`
+    begun: float = 0.0
+    ended: float = 0.0  # the moment its latest change ended
+    trip: float = 0.0  # seconds that a request takes, about
+    per_place: float = 0.0  # seconds that it waited for each place before its own, about
+
+
+class Move(msgspec.Struct, frozen=True, gc=False):
+    """A write of a head by the first of its queue: its `place`; the name to `keep` it by ("": it is left); and the
+    queue behind the write."""
+
+    place: str = ""
+    keep: str = ""
+    waiting: tuple[str, ...] = ()
+
+
+class Memories:
+    """The memories of a process, by session. A session is touched by one change of the process at a time, mostly."""
+
+    def __init__(self) -> None:
+        self._memories: OrderedDict[str, Memory] = OrderedDict()
+
+    def of(self, pk: str) -> Memory:
+        """Return the memory of a session."""
+        found = self._memories.setdefault(pk, Memory())
+        with suppress(KeyError):  # another thread dropped some meanwhile
+            self._memories.move_to_end(pk)
+            while len(self._memories) > MEMORIES:
+                self._memories.popitem(last=False)
+        return found
+
+    def forget(self) -> None:
+        """Begin anew in the child of an os.fork: the places are its parent's."""
+        self._memories = OrderedDict()
 
 
 class QueuePlace:
     """The place of one change among those that write to the same session."""
 
-    def __init__(self, table: Table, session_id: str, deadline: float) -> None:
-        self.name = ""  # in the queue, if it is there
+    def __init__(self, table: Table, session_id: str, deadline: float, memory: Memory | None = None) -> None:
+        self._memory = Memory() if memory is None else memory
         self._losses = self._refusals = 0
-        self._trip = 0.0  # seconds that a request takes, about
+        self._latest: StoredHead | None = None  # head that was seen
         self._table = table
         self._session_id = session_id
         self._deadline = deadline
-        self._begun = time.monotonic()
-        self._first = ("", 0.0)  # the first of the queue, and since when it has been seen there
+        # The change before this one ended just now: there will be another one behind it.
+        self._is_run = time.monotonic() - self._memory.ended <= max(self._memory.trip, 2 * LEAST_LOOK)
+
+    def is_held_up(self, stored: StoredHead | None) -> bool:
+        """Say whether a write of this head would be refused, because another is the first of the queue."""
+        return self._index(stored) != 0 and _is_queue(stored)
+
+    def move(self, stored: StoredHead | None, *, may_stay: bool = False) -> Move:
+        """Say what a write of this head does to the queue.
+
+        The place is left. With `may_stay` it is kept for the next change of a run, while others wait.
+        """
+        if stored is None or self._index(stored) < 0:
+            return Move()
+        memory, name, waiting = self._memory, self._memory.name, stored.waiting
+        turns = max(LEAST_TURNS, RUN_TURNS // len(waiting))
+        is_over = memory.turns + 1 >= turns or (memory.turns > 0 and time.monotonic() - memory.begun > RUN_SECONDS)
+        if not (may_stay and self._is_run and len(waiting) > 1) or is_over:
+            return Move(name, "", waiting[1:])
+        kept = name.rstrip(RUNNING) + RUNNING
+        return Move(name, kept, (kept, *waiting[1:]))
+
+    def written(self, move: Move) -> None:
+        """Note that a write was applied."""
+        memory = self._memory
+        if move.keep and not memory.turns:
+            memory.begun = time.monotonic()
+        memory.name, memory.turns = move.keep, (memory.turns + 1 if move.keep else 0)
+        self._latest = None
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Leave the queue at the end, unless the place was kept by a write, or one may have been applied."""
+        try:
+            yield
+        except MemoryStoreError as exc:
+            if getattr(exc, "outcome", "") != "unknown":
+                self._leave()
+            raise
+        self._leave()
+        self._memory.ended = time.monotonic()
 
     async def next_head(self, stored: StoredHead | None) -> StoredHead | None:
         """Wait until the change may be tried again, after another was first, whose head is `stored`.
 
         Returns the head to plan it on. Raises MemoryStoreBackendError if that is not before the deadline.
         """
-        if not self._losses:
-            self._trip = time.monotonic() - self._begun
         self._losses += 1
-        if self._losses == 1 and not _is_queue(stored):
+        if stored is None or (self._losses == 1 and not _is_queue(stored)):
             return stored
-        if self._losses < QUEUED_AFTER and not _is_queue(stored):
-            await self._pause(random.uniform(0, FIRST_PAUSE))  # noqa: S311 - no secret
-            stored = await self._head()
-            if not _is_queue(stored):
-                return stored
-        if not self.name:
-            await self._pause(random.uniform(0.5, 1) * self._times(*PAUSE))  # noqa: S311
-            stored = await self._enter()
-        return await self._in_turn(stored)
+        return await self._in_turn(stored if self._index(stored) >= 0 else await self._enter())
+
+    async def head_after_conflict(self) -> StoredHead | None:
+        """Wait for a transaction of another that is under way, then as `next_head` does."""
+        self._refusals += 1
+        await self._pause(self._backed_off(max(self._memory.trip, LEAST_LOOK)))
+        return await self.next_head(await self._head())
 
     async def later_head(self) -> StoredHead | None:
         """Wait until a change may be tried again that the table had no capacity for."""
         self._refusals += 1
-        await self._pause(random.uniform(0, min(0.004 * 2**self._refusals, LONGEST_WAIT)))  # noqa: S311
+        await self._pause(self._backed_off(2 * LEAST_LOOK))
         return await self._head()
+
+    def _leave(self) -> None:
+        """Leave the queue without a write: nobody is to wait for this change. If it goes wrong, others pass over."""
+        stored = self._latest
+        if stored is not None and self._index(stored) >= 0:
+            name, self._memory.name, self._memory.turns = self._memory.name, "", 0
+            with suppress(MemoryStoreBackendError):  # the store is closed
+                self._table.leave_queue(self._table.key_of(self._session_id), name, stored.waiting)
 
     async def _in_turn(self, stored: StoredHead | None) -> StoredHead | None:
         """Wait until the change is the first of the queue."""
+        begun = since = time.monotonic()
+        places = self._index(stored)
+        seen: tuple[str, bytes] | None = None
+        looks = 0  # since the first has done anything
         while stored is not None and _is_queue(stored):
-            if self.name not in stored.waiting:  # it was passed over
+            at = self._index(stored)
+            if at == 0:
+                break
+            if at < 0:  # it was passed over
                 if len(stored.waiting) < MOST:
                     stored = await self._enter()
+                    places = -1
                     continue
-                before = MOST
-            else:
-                before = stored.waiting.index(self.name)
-            if before == 0:
-                break
-            await self._pass_over(stored.waiting[0])
-            await self._pause(min(before, 8) * self._times(*LOOK))
+                at = MOST
+            now = time.monotonic()
+            first = stored.waiting[0]
+            is_running = first.endswith(RUNNING)
+            stands = self._times(*(RESTS if is_running else STANDS))
+            tag = stored.tag if is_running else b""  # a run goes on if it writes
+            if seen != (first, tag):
+                seen, since, looks = (first, tag), now, 0
+            elif now - since >= stands:
+                stored = await self._pass_over(first, tag)
+                places = -1
+                continue
+            wait = at * self._per_place() * 2**looks
+            if looks:
+                wait = min(wait, since + stands - now)
+            await self._pause(min(max(wait, LEAST_LOOK), self._times(*LONGEST_LOOK)))
+            looks += 1
             stored = await self._head()
+        if places > 0:
+            self._learn((time.monotonic() - begun) / places)
+        self._latest = stored
         return stored  # others may have written the head as a whole, and the queue with it
 
+    def _per_place(self) -> float:
+        return EARLY * self._memory.per_place or 2 * self._memory.trip
+
+    def _learn(self, seconds: float) -> None:
+        known = self._memory.per_place
+        self._memory.per_place = (known + seconds) / 2 if known else seconds
+
+    def _index(self, stored: StoredHead | None) -> int:
+        """Find the place of this process in the queue of a head; -1 if it is not there."""
+        self._latest = stored
+        mine = self._memory.name.rstrip(RUNNING)
+        for at, name in enumerate(stored.waiting if stored is not None and mine else ()):
+            if name.rstrip(RUNNING) == mine:
+                self._memory.name = name
+                return at
+        return -1
+
     def _times(self, trips: float, least: float, most: float) -> float:
-        return min(max(trips * self._trip, least), most)
+        return min(max(trips * self._memory.trip, least), most)
+
+    def _backed_off(self, seconds: float) -> float:
+        return random.uniform(0, min(seconds * 2**self._refusals, LONGEST_WAIT))  # noqa: S311 - no secret
 
     async def _head(self) -> StoredHead | None:
         return await self._table.head(self._session_id, self._deadline)
 
     async def _enter(self) -> StoredHead | None:
-        self.name = urandom(6).hex()
-        values = {":place": {"L": [{"S": self.name}]}, ":none": {"L": []}}
-        return await self._change("SET waiting = list_append(if_not_exists(waiting, :none), :place)", IS_THERE, values)
+        memory = self._memory
+        memory.name, memory.turns = urandom(6).hex(), 0
+        values = {":place": {"L": [{"S": memory.name}]}, ":none": {"L": []}}
+        begun = time.monotonic()
+        stored = await self._change("SET waiting = list_append(if_not_exists(waiting, :none), :place)", IS_THERE, values)
+        took = time.monotonic() - begun
+        memory.trip = (memory.trip + took) / 2 if memory.trip else took
+        return stored
 
-    async def _pass_over(self, first: str) -> None:
-        """Take the first out of the queue if it has stood there for too long: its process may have died."""
-        if self._first[0] != first:
-            self._first = (first, time.monotonic())
-        elif time.monotonic() - self._first[1] > self._times(*STANDS):
-            await self._change("REMOVE waiting[0]", "waiting[0] = :first", {":first": {"S": first}})
+    async def _pass_over(self, first: str, tag: bytes) -> StoredHead | None:
+        """Take the first out of the queue; with a tag, only if it has not written meanwhile."""
+        values = {":first": {"S": first}, **({":tag": {"B": tag}} if tag else {})}
+        condition = "waiting[0] = :first" + (" AND tag = :tag" if tag else "")
+        return await self._change("REMOVE waiting[0]", condition, values)
 
     async def _change(self, expression: str, condition: str, values: dict[str, Any]) -> StoredHead | None:
         """Change the queue, and nothing else of the head. Returns the head; None if there is none."""

@@ -332,7 +332,9 @@ class LogReader:
     async def snapshots(self) -> list[SnapshotPart]:
         """List the snapshots, in the order they were taken. Raises ValueError if one is lost."""
         items = await self._counted(SNAPSHOT, self.head.snapshots, "snapshots", self._snapshots_of)
-        parts = (_decode_snapshot(opened(item)["snapshot"]["S"]) for item in items)
+        parts = [_decode_snapshot(opened(item)["snapshot"]["S"]) for item in items]
+        if any(part.version > self.head.version for part in parts):
+            raise gone(self.table.client.name)  # taken meanwhile, and another may have been deleted
         return sorted(parts, key=lambda part: part.version)
 
     def effect_sk(self, key: str) -> str:

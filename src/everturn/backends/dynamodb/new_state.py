@@ -120,6 +120,7 @@ def after(
         snapshots=head.snapshots + (plan.snapshot is not None) - (plan.deleted is not None),
         effects=head.effects + is_first,
         summaries=head.summaries + len(pointers),
+        marked_at=version if plan.snapshot or plan.deleted or plan.effect else head.marked_at,
         undo=undo,
         jumps=jumps,
         jump_blocks=jump_blocks,

@@ -130,7 +130,7 @@ class TableReads:
         return told
 
     async def effects(self, session_id: str, deadline: float) -> EffectsReading:
-        """List the effects of a session (Backend.effects), as of one moment: the head is the same before and after."""
+        """List the effects of a session (Backend.effects), as of one moment: no effect changed while they were read."""
         while True:
             stored = await self.table.head(session_id, deadline)
             now = self._clock()
@@ -139,7 +139,8 @@ class TableReads:
                 return EffectsReading()
             rows = await LogReader(self.table, head, deadline).effects()
             again = await self.table.head(session_id, deadline) if rows else stored
-            if again is not None and again.tag == stored.tag:
+            if again is not None and again.head.has_marks_of(head):
+                head = again.head
                 return EffectsReading(head.life, head.version, tuple(held_effect(row, head, now) for row in rows))
 
 

@@ -37,7 +37,8 @@ class Head(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     `log` names the items of this life. `jumps` are the latest, newest first; the others are in `jump_blocks` items.
     `needed` is the number of the item that says which entries a compaction left (0: there was none). `snapshots`,
     `effects` and `summaries` are how many items of these there are, so that one that vanishes is missed. (Of summaries
-    there may be more: pointers that were written for an attempt that failed.)
+    there may be more: pointers that were written for an attempt that failed.) `marked_at` is the version of the latest
+    change of a snapshot or an effect: their items change in place, entries do not.
     """
 
     session_id: str
@@ -57,12 +58,17 @@ class Head(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     snapshots: int = 0
     effects: int = 0
     summaries: int = 0
+    marked_at: int = 0
     undo: tuple[UndoStep, ...] = ()  # oldest first
     jumps: tuple[Jump, ...] = ()
     jump_blocks: int = 0
     needed: int = 0
     lease: LeaseRow | None = None
     facts: dict[str, str] = {}
+
+    def has_marks_of(self, other: Head) -> bool:
+        """Say whether the snapshots and effects of another moment are those of this one."""
+        return (self.log, self.marked_at) == (other.log, other.marked_at)
 
     @property
     def info(self) -> SessionInfo:
@@ -159,8 +165,12 @@ def head_of(item: Mapping[str, Any] | None) -> StoredHead | None:
     if not item:
         return None
     item = opened(item)
-    waiting = item.get(WAITING, {}).get("L", ())
-    return StoredHead(item["tag"]["B"], _decode_head(item["session"]["S"]), tuple(place["S"] for place in waiting))
+    return StoredHead(item["tag"]["B"], _decode_head(item["session"]["S"]), waiting_in(item))
+
+
+def waiting_in(item: Mapping[str, Any]) -> tuple[str, ...]:
+    """Read the queue of a head."""
+    return tuple(place["S"] for place in item.get(WAITING, {}).get("L", ()))
 
 
 def text_item(pk: str, sk: str, **texts: str) -> Item:

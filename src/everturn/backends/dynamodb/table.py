@@ -19,6 +19,7 @@ from everturn.backends.dynamodb.stored_form import (
     names_key,
     sealed,
     session_key,
+    waiting_in,
 )
 from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import MemoryStoreBackendError
@@ -173,9 +174,25 @@ class Table:
         self, key: tuple[str, str], expression: str, condition: str, values: dict[str, Any], deadline: float
     ) -> Item | None:
         """Change an attribute of an item. Returns the item. Raises ConditionNotMet with the item as it is."""
-        wanted = {"TableName": self._name, "Key": _key(*key), "UpdateExpression": expression}
-        wanted |= _conditional(condition, values) | {"ReturnValues": "ALL_NEW"}
+        wanted = self._update(key, expression, condition, values) | {"ReturnValues": "ALL_NEW"}
         return (await self.client.send("update_item", wanted, deadline, writes=True)).get("Attributes")
+
+    def leave_queue(self, pk: str, place: str, waiting: Sequence[str]) -> None:
+        """Take a place out of the queue of a head. Nobody waits for it, and it may go wrong."""
+
+        def made(known: Item | Sequence[str] | None) -> dict[str, Any] | None:
+            """A list has no name for what is in it: it is taken out by its index, if it is there still."""
+            names = waiting_in(known or {}) if known is not waiting else waiting
+            if place not in names:
+                return None
+            at = f"waiting[{names.index(place)}]"
+            return self._update((pk, HEAD), f"REMOVE {at}", f"{at} = :place", {":place": {"S": place}})
+
+        self.client.send_unawaited("update_item", made, waiting)
+
+    def _update(self, key: tuple[str, str], expression: str, condition: str, values: dict[str, Any]) -> dict[str, Any]:
+        told = {"TableName": self._name, "Key": _key(*key), "UpdateExpression": expression}
+        return told | _conditional(condition, values)
 
     def put(self, item: Item, condition: str | None = None, **values: Any) -> dict[str, Any]:
         """Make a put for a transaction. If the condition is not met, the stored item comes back."""
@@ -201,23 +218,35 @@ class Table:
         write["Put"] |= {"ExpressionAttributeNames": {f"#{at}": name for at, name in enumerate(names)}} if names else {}
         return write
 
-    def move_head(self, item: Item, before: StoredHead | None, place: str) -> dict[str, Any]:
-        """Make the write of a head that leaves the queue to others, and takes `place` out of it.
+    def move_head(self, item: Item, before: StoredHead | None, place: str = "", keep: str = "") -> dict[str, Any]:
+        """Make the write of a head that leaves the queue to others, and takes `place` out of it, or keeps it as `keep`.
 
         On the condition that the head is as it was planned on, and that nobody else is the first of its queue.
         """
         if before is None:
             return self.put(item, IS_NEW)
-        queued = ", waiting[0]" if place and place in before.waiting else ""
         values = {":tag": {"B": before.tag}, ":new": item["tag"], ":session": item["session"]}
-        values |= {":seal": sealed(item)[SEAL], ":nobody": {"N": "0"}, ":place": {"S": place or "-"}}
+        values |= {":seal": sealed(item)[SEAL], ":place": {"S": place or "-"}}
+        sets, removes, condition = f"SET tag = :new, #session = :session, {SEAL} = :seal", [], NOBODY_FIRST
+        if PURGE in item:
+            sets += f", {PURGE} = :purge"
+            values[":purge"] = item[PURGE]
+        else:
+            removes.append(PURGE)
+        if keep:
+            sets += ", waiting[0] = :keep"
+            values[":keep"] = {"S": keep}
+            condition = "waiting[0] = :place"
+        else:
+            values[":nobody"] = {"N": "0"}
+            removes += ["waiting[0]"] if place else []
         changed = {
             "TableName": self._name,
             "Key": {"pk": item["pk"], "sk": item["sk"]},
-            "UpdateExpression": f"SET tag = :new, #session = :session, {SEAL} = :seal REMOVE {PURGE}{queued}",
+            "UpdateExpression": sets + (f" REMOVE {', '.join(removes)}" if removes else ""),
             "ExpressionAttributeNames": {"#session": "session"},  # a reserved word
         }
-        return {"Update": changed | _conditional(f"tag = :tag AND {NOBODY_FIRST}", values)}
+        return {"Update": changed | _conditional(f"tag = :tag AND {condition}", values)}
 
     def check_head(self, pk: str, before: StoredHead) -> dict[str, Any]:
         """Make a check for a transaction: the head is as it was planned on."""

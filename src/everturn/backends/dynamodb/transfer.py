@@ -346,6 +346,7 @@ def _head_of(arrival: Arrival, log: str, size: int, moments: Moments) -> Head:
         *(out.session_id, out.life, log, out.version, out.last_seq, out.state, size, out.dimension),
         *(out.created_at, out.changed_at, out.ttl, expires_at, out.forked_from, out.call),
         snapshots=len(out.snapshots),
+        marked_at=out.version,
         undo=undo,
         facts=out.facts,
     )
