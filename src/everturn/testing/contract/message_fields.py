@@ -236,3 +236,71 @@ OWN_NAMES = (
     *("role", "content", "type", "id", "name", "seq", "session", "session_id", "created_at", "timestamp", "ts"),
     *("tool_calls", "metadata", "extra", "version", "key", "text", "data", "kind", "message", "_id"),
 )
+
+
+NESTED: dict[str, Any] = {
+    "plain": {"a": {"b": 1}},  # so that something is accepted
+    "a dot in a name": {"a.b": 1, "a": {"b": 2}},
+    "other marks in names": {"$set": {"a": 1}, "a/b": 1, "a__b": 2, "a:b": 3, "a[0]": 4, "": 5, "0": 6, "#": 7},
+    "empty parts": {"mapping": {}, "list": [], "text": "", "nothing": None, "deep": {"in": [{}, []]}},
+    "names that differ by case": {"Id": 1, "id": 2, "ID": 3},
+    "lists of lists": {"rows": [[1, 2], [3], []], "mixed": [1, "1", True, None, 1.5]},
+}
+
+
+@registry.clause(
+    "nested-metadata",
+    "Nested metadata comes back nested as it was, whatever its names, empty parts included, or is refused.",
+    incident="Metadata flattened into columns by dots: 'a.b' comes back as {'a': {'b': ...}}, and {} not at all.",
+    needs=["fields"],
+)
+def nested_metadata(kit: Kit) -> None:
+    store = kit.borrow()
+    refused = 0
+    for name, metadata in NESTED.items():
+        session = kit.session()
+        sent = SentMessage("user", "words", {"metadata": metadata})
+        found = stored_or_refused(kit, store, session, sent, f"metadata with {name}")
+        refused += found is None
+        if found is not None and "metadata" in found.fields:
+            came_back = found.fields["metadata"]
+            kit.check(
+                comes_back(metadata, came_back),
+                f"metadata with {name} went in as {metadata!r:.100} and came back as {came_back!r:.100}",
+                session=session,
+            )
+    kit.notes.append(f"{len(NESTED) - refused} of {len(NESTED)} were stored, {refused} were refused loudly")
+
+
+ARGUMENTS = (
+    *('{"order": 7}', '{"order":7,"a":1}', '{ "b" : 1.0,\n  "a" : [ ] }', '{"a":1,"a":2}', '{"text":"\\u00e9 \\/ é"}'),
+    *("", "{}", '{"order":', "look up order 7", "[1]", "null", '{"n":12345678901234567890.10}'),
+)
+
+
+@registry.clause(
+    "arguments-are-text",
+    "The arguments of a tool call that are a text come back letter for letter, also if they are no JSON.",
+    incident="Arguments parsed and written again: the cut-off ones become {}, and a signature over the others is wrong.",
+    needs=["fields"],
+)
+def arguments_are_text(kit: Kit) -> None:
+    store, session = kit.borrow(), kit.session()
+    calls = [
+        {"id": f"call-{number}", "type": "function", "function": {"name": "look_up", "arguments": text}}
+        for number, text in enumerate(ARGUMENTS)
+    ]
+    kept: list[SentMessage] = []
+    for call in calls:
+        sent = SentMessage("assistant", f"asks {call['id']}", {"tool_calls": [call]})
+        if store.take_unrecorded(Step("append", session, ((sent,),))).ok:
+            kept.append(sent)
+    read = store.take_unrecorded(Step("read", session))
+    kit.check(read.ok, f"reading messages with tool calls raised {read.fault}", session=session)
+    kit.same(read.value, [kept], "messages with tool calls were stored", session=session)
+    for sent, seen in zip(kept, read.value, strict=True):
+        if "tool_calls" in seen.fields:
+            wanted, found = sent.fields["tool_calls"], seen.fields["tool_calls"]
+            kit.check(found == wanted, f"{wanted!r:.200} came back as {found!r:.200}", session=session)
+    if len(kept) < len(calls):
+        kit.notes.append(f"{len(calls) - len(kept)} of {len(calls)} were refused loudly")
