@@ -12,7 +12,7 @@ CAUGHT_BY = ("checkpoint-forks",)
 
 
 class Broken(LangGraph):
-    def store(self, thread: str, row: Any, parent: str | None) -> None:  # noqa: ARG002 - any parent will do
+    def store(self, thread: str, row: Any, parent: str | None) -> None:
         with self.core.change() as db:
             self.core.begin(db, thread)
             version = row["checkpoint"]["channel_versions"]["messages"]
@@ -22,9 +22,9 @@ class Broken(LangGraph):
             )
             known = db.execute(sql, (thread, version)).fetchone()
             if known is not None:
-                row["checkpoint"]["channel_values"]["messages"] = json.loads(known[0])["checkpoint"][
-                    "channel_values"
-                ]["messages"]
+                row["checkpoint"]["channel_values"]["messages"] = json.loads(known[0])["checkpoint"]["channel_values"][
+                    "messages"
+                ]
             self.core.put(db, thread, [row])
             self.core.touch(db, thread)
 

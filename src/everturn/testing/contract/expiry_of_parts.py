@@ -171,7 +171,7 @@ def keys_expire(kit: Kit) -> None:
 @registry.clause(
     "expired-while-read",
     "A turn that is stored while somebody reads the session that has just expired is kept.",
-    incident="'It has expired, so delete it', in a transaction of its own: a user came back in between, and is deleted.",
+    incident="'It has expired, so delete it', in a transaction of its own: a user came back in between, and is gone.",
     needs=["ttl", "appends", "processes"],
     weight=2,
 )

@@ -74,8 +74,21 @@ def long_unicode(kit: Kit) -> None:
 
 
 PRIVATE = (
-    *("4111111111111111", "4111 1111 1111 1111", "4111-1111-1111-1111", "378282246310005", "my order is 2026111900001234"),
-    *("ada@example.com", "+49 170 1234567", "(555) 010-0199", "078-05-1120", "DE89 3704 0044 0532 0130 00", "2001:db8::1"),
+    *(
+        "4111111111111111",
+        "4111 1111 1111 1111",
+        "4111-1111-1111-1111",
+        "378282246310005",
+        "my order is 2026111900001234",
+    ),
+    *(
+        "ada@example.com",
+        "+49 170 1234567",
+        "(555) 010-0199",
+        "078-05-1120",
+        "DE89 3704 0044 0532 0130 00",
+        "2001:db8::1",
+    ),
     *("192.0.2.17", "sk-abcdefghijklmnopqrstuvwx", "Bearer abc.def.ghi", "password: hunter2", "AKIAIOSFODNN7EXAMPLE"),
     *("-----BEGIN PRIVATE KEY-----", "https://ada:secret@example.com/", "eyJhbGciOiJIUzI1NiJ9.e30.c2ln", "damn"),
 )
