@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everturn.testing.kit.clause import ClauseRegistry, Untested
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
 from everturn.testing.kit.kit import Kit
 from everturn.testing.workers.messages import Done, Step
 
@@ -128,3 +128,31 @@ def checkpoint_of_another_thread(kit: Kit) -> None:
     found = store.call("checkpoint", session, theirs)
     kit.check(found is not None, f"checkpoint {theirs} cannot be retrieved in its own thread", session=session)
     kit.same(found[0], turns, "a checkpoint was looked for by its id", session=session)
+
+
+@registry.clause(
+    "checkpoint-forks",
+    "Checkpoints that were made from one and the same have each their own messages, also after later ones.",
+    incident="Channels kept by (thread, channel, version): a fork has the version of its twin, and shows its answers.",
+    needs=["subgraphs"],
+    since=2,
+)
+def checkpoint_forks(kit: Kit) -> None:
+    store, session = kit.borrow(), kit.session()
+    first, second = kit.turns(2)
+    begun = store.append(session, first)
+    made = {store.append(session, second): [first, second]}
+    refused = 0
+    for parent, before in ((begun, [first]), (begun, [first]), (next(iter(made)), [first, second])):
+        turn = kit.turn()
+        outcome = store.take_unrecorded(Step("append_to", session, (parent, turn)))
+        refused += not outcome.ok  # a saver may take no other checkpoint than one made from the latest
+        if outcome.ok:
+            made[outcome.value] = [*before, turn]
+    if refused == 3:
+        raise NotOffered("checkpoints that are not made from the latest one are refused")
+    for checkpoint_id, turns in made.items():
+        found = store.call("checkpoint", session, checkpoint_id)
+        kit.check(found is not None, f"checkpoint {checkpoint_id} cannot be retrieved", session=session)
+        story = f"{len(made)} checkpoints were made from two, and one of them was looked for by its id"
+        kit.same(found[0], turns, story, session=session)

@@ -15,9 +15,12 @@ from everturn.testing.kit.clause import ClauseRegistry, Untested
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.shapes import SentMessage
-from everturn.testing.workers.messages import Outcome, Step
+from everturn.testing.workers.messages import Done, Outcome, Paused, Step, Stop
 
 registry = ClauseRegistry("edge", since=2)
+READS = 12  # of expired sessions, each stopped at another point
+LONG = 600.0  # seconds
+WAITING = 0.5  # seconds, before an append is taken to wait for a lock
 LAST = ("append", "trim", "clear", "save_snapshot", "rollback", "undo", "replace", "pop", "delete_snapshot")
 
 
@@ -163,3 +166,46 @@ def keys_expire(kit: Kit) -> None:
     kit.check(seen.keyed.ok, f"a key of the life before is not free again: {seen.keyed.fault}", session=session)
     kit.check(seen.after_key.ok, f"reading raised {seen.after_key.fault}", session=session)
     kit.same(seen.after_key.value, [seen.turn], "a turn with a key of the life before", session=session)
+
+
+@registry.clause(
+    "expired-while-read",
+    "A turn that is stored while somebody reads the session that has just expired is kept.",
+    incident="'It has expired, so delete it', in a transaction of its own: a user came back in between, and is gone.",
+    needs=["ttl", "appends", "processes"],
+    weight=2,
+)
+def expired_while_read(kit: Kit) -> None:
+    """Stop reads of expired sessions at every driver call, let others append meanwhile, and let the reads go on."""
+    place = kit.place()
+    reader = kit.open("reader", at=place, watched=True, ttl=TTLS[0])
+    other = kit.open("other", at=place, ttl=LONG)  # what it stores is there however slow the machine is
+    sessions = [kit.session() for _ in range(READS if kit.quick else 2 * READS)]
+    for session in sessions:
+        reader.append(session, kit.turn())
+    gone_by = time.monotonic() + TTLS[0] + GRACE
+    while reader.read(sessions[-1]) and time.monotonic() < gone_by:
+        time.sleep(0.05)
+    time.sleep(0.1)
+    points = 0
+    for n, session in enumerate(sessions[:-1], 1):
+        kit.replays[session] = kit.clause.id
+        reader.worker.send(reader.job(Step("read", session), stop=Stop(n)))
+        paused = isinstance(kit.any_report(reader.worker), Paused)
+        turn = kit.turn()
+        appended = Step("append", session, (turn,))
+        other.worker.send(other.job(appended))
+        waits = paused and not other.worker.poll(WAITING)  # for a lock of the read
+        if paused:
+            reader.worker.resume()
+            kit.report(reader.worker, Done)
+        outcome = kit.report(other.worker, Done).outcomes[0][0]
+        found = other.read(session)
+        if outcome.ok:
+            where = f"at driver call {n}{', which it had to wait for' if waits else ''}" if paused else "after it"
+            story = f"the session had expired, and a turn was stored during a read, {where}"
+            kit.same(found[-len(turn) :], [turn], story, session=session)
+        points += paused
+        if not paused:
+            break
+    kit.notes.append(f"a read of an expired session was stopped at {points} points")

@@ -14,6 +14,7 @@ registry = ClauseRegistry("sequential", since=2)
 # Neighbours in the eyes of LIKE, GLOB, a regular expression, a file system or a join without separators.
 NAMESPACES = (
     *(("a",), ("a", "b"), ("a", "b", "c"), ("ab",), ("abc",), ("A",), ("b",), ("a", "bc"), ("a b",)),
+    *(("a.b",), ("a.b", "c"), ("a", "b.c"), ("a|b", "c"), ("a", "b|c"), ("a:b", "c"), ("a/b", "c"), ("a", ""), ("",)),
     *(("a_",), ("a%",), ("a*",), ("?",), ("[ab]",), ("a/b",), ("a:b",), ("a|b",), ("a\\",)),
 )
 

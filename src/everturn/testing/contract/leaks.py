@@ -18,6 +18,7 @@ CALLS, QUICK_CALLS = 2000, 400
 FAULTS, QUICK_FAULTS = 200, 60
 FIRST_CALLS = 60  # a store may open, start and keep this and that for its first calls
 SESSIONS = 5
+THREADS = 8  # side by side
 A_JOB = 100  # calls of one job
 ENOUGH_SECONDS = 4.0  # for the calls or faults that are more than those of a quick run
 LARGE, LARGE_TURNS = 30_000, 100  # characters of a message, and turns of them
@@ -90,6 +91,33 @@ def leaks_in_faults(kit: Kit) -> None:
     _call(kit, store, [session], 10)
     _compare(kit, before, _usage(kit, store), faults, "calls that failed")
     kit.notes.append(f"{faults} calls failed")
+
+
+@registry.clause(
+    "leaks-of-threads",
+    "Threads that call an instance and end leave no handle, connection or thread behind.",
+    incident="A connection for each thread, in a dict: a server that has a thread for each request has them all.",
+    needs=["private", "threads"],
+)
+def leaks_of_threads(kit: Kit) -> None:
+    store = kit.open()
+    sessions = [kit.session() for _ in range(THREADS)]
+    _in_threads(kit, store, sessions, 3)
+    before = _usage(kit, store)
+    jobs = 10 if kit.quick else 40
+    _in_threads(kit, store, sessions, jobs)
+    _compare(kit, before, _usage(kit, store), 2 * THREADS * jobs, f"calls of {THREADS * jobs} threads that are gone")
+    kit.notes.append(f"{THREADS * jobs} threads")
+
+
+def _in_threads(kit: Kit, store: Instance, sessions: Sequence[str], jobs: int) -> None:
+    """Call the instance in as many new threads as there are sessions, so many times."""
+    for _ in range(jobs):
+        callers = tuple(
+            CallerSteps(f"thread {number}", (Step("append", session, (kit.turn(),)), Step("read", session)))
+            for number, session in enumerate(sessions, 1)
+        )
+        kit.ask(store.worker, Do(store.slot, callers, "threads"), Done)
 
 
 OTHERS = ("latest", "save_snapshot", "list_snapshots", "trim", "pop", "replace", "delete_message", "undo")

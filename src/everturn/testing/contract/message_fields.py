@@ -5,6 +5,7 @@ A field is only judged where returned messages have it. What cannot be stored as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -33,6 +34,12 @@ def stored_or_refused(kit: Kit, store: Instance, session: str, sent: SentMessage
     kit.check(len(read.value) == 1, f"{name} was stored, and {len(read.value)} messages came back", session=session)
     found: ReadMessage = read.value[0]
     return found
+
+
+def none_is_refused(kept: Sequence[object], what: str) -> None:
+    """Raise NotOffered if nothing was kept: a store may refuse what it cannot keep."""
+    if not kept:
+        raise NotOffered(f"{what} are refused loudly")
 
 
 ODD_CONTENTS: dict[str, Any] = {
@@ -137,6 +144,7 @@ def several_tool_calls(kit: Kit) -> None:
     read = store.take_unrecorded(Step("read", session))
     kit.check(read.ok, f"reading a message with {len(CALLS)} tool calls raised {read.fault}", session=session)
     kept = [sent for sent, outcome in zip((asked, *results), outcomes, strict=True) if outcome.ok]
+    none_is_refused(kept, "messages with tool calls, and results of tools,")
     kit.same(read.value, [kept], "a message with tool calls and their results were stored", session=session)
     for sent, seen in zip(kept, read.value, strict=True):
         for name, value in sent.fields.items():
@@ -161,6 +169,7 @@ def equal_ids(kit: Kit) -> None:
         sent = SentMessage("assistant", f"answer {number}", {"id": "__fake_id__"})
         if store.take_unrecorded(Step("append", session, ((sent,),))).ok:
             kept.append(sent)
+    none_is_refused(kept, "messages with an id")
     read = store.take_unrecorded(Step("read", session))
     kit.check(read.ok, f"reading messages with one id raised {read.fault}", session=session)
     kit.same(read.value, [kept], f"{len(kept)} messages with one id were stored", session=session)
@@ -176,6 +185,8 @@ def messages_are_copies(kit: Kit) -> None:
     fields = {"tool_calls": [deepcopy(TOOL_CALL)]} if kit.offers("fields") else {}
     plain = kit.turn()
     turn = tuple(SentMessage(sent.role, sent.content, fields if sent.role == "assistant" else {}) for sent in plain)
+    if not store.take_unrecorded(Step("append", kit.session(), (turn,))).ok:
+        turn = plain  # it refuses tool calls
     store.call("append_and_change", session, turn)
     _unchanged(kit, store.read(session), [*turns, turn], "the messages that were handed over were changed later")
     store.call("read_and_change", session)
@@ -202,13 +213,15 @@ ROLES = ("tool", "developer", "function", "critic")
 def other_roles(kit: Kit) -> None:
     if kit.environment.offer.message:
         raise NotOffered("the factory makes the messages, and need not know these roles")
-    store = kit.borrow()
+    store, kept = kit.borrow(), []
     for role in ROLES:
         fields = {"tool_call_id": "call-1"} if role == "tool" and kit.offers("fields") else {}
         session, sent = kit.session(), SentMessage(role, "some words", fields)
         found = stored_or_refused(kit, store, session, sent, f"a message of the role {role!r}")
         if found is not None:
+            kept.append(role)
             kit.check(found.role == role, f"the role {role!r} came back as {found.role!r}", session=session)
+    none_is_refused(kept, f"messages of the roles {', '.join(ROLES)}")
 
 
 @registry.clause(
@@ -222,8 +235,8 @@ def metadata_names(kit: Kit) -> None:
     metadata = {name: f"of the metadata: {name}" for name in OWN_NAMES}
     sent = SentMessage("user", "the words", {"metadata": metadata})
     found = stored_or_refused(kit, store, session, sent, "metadata with names of the message's own")
-    if found is None:
-        return
+    none_is_refused([found] * (found is not None), "messages with such metadata")
+    assert found is not None  # noqa: S101 - for mypy
     kit.same([found], [(sent,)], "its metadata has a role and a content, too", session=session)
     kit.check(
         "metadata" not in found.fields or comes_back(metadata, found.fields["metadata"]),
@@ -236,3 +249,72 @@ OWN_NAMES = (
     *("role", "content", "type", "id", "name", "seq", "session", "session_id", "created_at", "timestamp", "ts"),
     *("tool_calls", "metadata", "extra", "version", "key", "text", "data", "kind", "message", "_id"),
 )
+
+
+NESTED: dict[str, Any] = {
+    "plain": {"a": {"b": 1}},  # so that something is accepted
+    "a dot in a name": {"a.b": 1, "a": {"b": 2}},
+    "other marks in names": {"$set": {"a": 1}, "a/b": 1, "a__b": 2, "a:b": 3, "a[0]": 4, "": 5, "0": 6, "#": 7},
+    "empty parts": {"mapping": {}, "list": [], "text": "", "nothing": None, "deep": {"in": [{}, []]}},
+    "names that differ by case": {"Id": 1, "id": 2, "ID": 3},
+    "lists of lists": {"rows": [[1, 2], [3], []], "mixed": [1, "1", True, None, 1.5]},
+}
+
+
+@registry.clause(
+    "nested-metadata",
+    "Nested metadata comes back nested as it was, whatever its names, empty parts included, or is refused.",
+    incident="Metadata flattened into columns by dots: 'a.b' comes back as {'a': {'b': ...}}, and {} not at all.",
+    needs=["fields"],
+)
+def nested_metadata(kit: Kit) -> None:
+    store = kit.borrow()
+    refused = 0
+    for name, metadata in NESTED.items():
+        session = kit.session()
+        sent = SentMessage("user", "words", {"metadata": metadata})
+        found = stored_or_refused(kit, store, session, sent, f"metadata with {name}")
+        refused += found is None
+        if found is not None and "metadata" in found.fields:
+            came_back = found.fields["metadata"]
+            kit.check(
+                comes_back(metadata, came_back),
+                f"metadata with {name} went in as {metadata!r:.100} and came back as {came_back!r:.100}",
+                session=session,
+            )
+    kit.notes.append(f"{len(NESTED) - refused} of {len(NESTED)} were stored, {refused} were refused loudly")
+
+
+ARGUMENTS = (
+    *('{"order": 7}', '{"order":7,"a":1}', '{ "b" : 1.0,\n  "a" : [ ] }', '{"a":1,"a":2}', '{"text":"\\u00e9 \\/ é"}'),
+    *("", "{}", '{"order":', "look up order 7", "[1]", "null", '{"n":12345678901234567890.10}'),
+)
+
+
+@registry.clause(
+    "arguments-are-text",
+    "The arguments of a tool call that are a text come back letter for letter, also if they are no JSON.",
+    incident="Arguments parsed and written again: those cut off become {}, and a signature over the others is wrong.",
+    needs=["fields"],
+)
+def arguments_are_text(kit: Kit) -> None:
+    store, session = kit.borrow(), kit.session()
+    calls = [
+        {"id": f"call-{number}", "type": "function", "function": {"name": "look_up", "arguments": text}}
+        for number, text in enumerate(ARGUMENTS)
+    ]
+    kept: list[SentMessage] = []
+    for call in calls:
+        sent = SentMessage("assistant", f"asks {call['id']}", {"tool_calls": [call]})
+        if store.take_unrecorded(Step("append", session, ((sent,),))).ok:
+            kept.append(sent)
+    none_is_refused(kept, "messages with tool calls")
+    read = store.take_unrecorded(Step("read", session))
+    kit.check(read.ok, f"reading messages with tool calls raised {read.fault}", session=session)
+    kit.same(read.value, [kept], "messages with tool calls were stored", session=session)
+    for sent, seen in zip(kept, read.value, strict=True):
+        if "tool_calls" in seen.fields:
+            wanted, found = sent.fields["tool_calls"], seen.fields["tool_calls"]
+            kit.check(found == wanted, f"{wanted!r:.200} came back as {found!r:.200}", session=session)
+    if len(kept) < len(calls):
+        kit.notes.append(f"{len(calls) - len(kept)} of {len(calls)} were refused loudly")

@@ -12,7 +12,7 @@ from everturn.testing.kit.clause import ClauseRegistry
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance, succeeded
 from everturn.testing.shapes import SentMessage
-from everturn.testing.workers.messages import CallerSteps, Do, Done, Outcome, Step
+from everturn.testing.workers.messages import CallerSteps, Do, Done, Opened, Outcome, Step
 
 registry = ClauseRegistry("sequential", since=2)
 
@@ -174,3 +174,33 @@ def _every_change(kit: Kit, name: str) -> list[Step | None]:
         Step("clear", name) if kit.offers("clear") else None,
         Step("append", name, (kit.turn(),)),
     ]
+
+
+@registry.clause(
+    "two-stores",
+    "Two stores that one process has opened at different places share nothing, also sessions of one name.",
+    incident="A cache of the module by the session's name alone: a worker for two tenants shows one the other's chat.",
+    needs=["private"],
+)
+def two_stores(kit: Kit) -> None:
+    first = kit.open("A", at=kit.place())
+    place = kit.place()
+    worker = first.worker
+    slot = "the other place"
+    second = kit.adopt(worker, slot, place, "B", kit.ask(worker, kit.opening(slot, place), Opened))
+    session = kit.session()
+    written: dict[str, list[tuple[SentMessage, ...]]] = {"A": [], "B": []}
+    for round_ in range(3):
+        for store in (first, second):
+            written[store.name].append(kit.turn())
+            (outcome,) = take(kit, store, Step("append", session, (written[store.name][-1],)))
+            kit.check(outcome.ok, f"with two stores open in the process, an append raised {outcome.fault}")
+            for one in (first, second):
+                (read,) = take(kit, one, Step("read", session))
+                kit.check(read.ok, f"with two stores open in the process, a read raised {read.fault}")
+                story = f"store {one.name} of two in one process, round {round_ + 1}"
+                kit.same(read.value, written[one.name], story, session=session)
+    if kit.offers("clear"):
+        take(kit, first, Step("clear", session))
+        (read,) = take(kit, second, Step("read", session))
+        kit.same(read.value or [], written["B"], "store A of two in one process was cleared", session=session)

@@ -71,3 +71,33 @@ def long_unicode(kit: Kit) -> None:
     # One byte more in front of each: a cut at any multiple of bytes falls into a character in most of them.
     contents = ["x" * shift + filler(size, "").translate(_LETTERS) for size in sizes for shift in range(4)]
     round_trip(kit, contents, "a long text that is not ASCII", may_refuse=True, large=True)
+
+
+PRIVATE = (
+    *(
+        "4111111111111111",
+        "4111 1111 1111 1111",
+        "4111-1111-1111-1111",
+        "378282246310005",
+        "my order is 2026111900001234",
+    ),
+    *(
+        "ada@example.com",
+        "+49 170 1234567",
+        "(555) 010-0199",
+        "078-05-1120",
+        "DE89 3704 0044 0532 0130 00",
+        "2001:db8::1",
+    ),
+    *("192.0.2.17", "sk-abcdefghijklmnopqrstuvwx", "Bearer abc.def.ghi", "password: hunter2", "AKIAIOSFODNN7EXAMPLE"),
+    *("-----BEGIN PRIVATE KEY-----", "https://ada:secret@example.com/", "eyJhbGciOiJIUzI1NiJ9.e30.c2ln", "damn"),
+)
+
+
+@registry.clause(
+    "looks-private",
+    "Text that looks like a card number, an address, a password or a key comes back as it was, or is refused.",
+    incident="Sixteen digits are masked as a card before they are stored: so is the order number that the agent asks for.",
+)
+def looks_private(kit: Kit) -> None:
+    round_trip(kit, ["before", *PRIVATE, "after"], "text that looks private", may_refuse=True)

@@ -95,6 +95,29 @@ def replace_with_nothing(kit: Kit) -> None:
 
 
 @registry.clause(
+    "replace-back",
+    "Setting messages to what they were before somebody else changed them sets them again.",
+    incident="'Nothing has changed, skip the write': compared with what this worker wrote last, not with what is there.",
+    needs=["replace"],
+    since=2,
+)
+def replace_back(kit: Kit) -> None:
+    first = kit.borrow("A")
+    second = kit.borrow("B") if kit.offers("processes") else first
+    session, mine, theirs, later = kit.session(), kit.turn(), kit.turn(), kit.turn()
+    first.append(session, kit.turn())
+    changes = [Step("replace", session, (theirs,)), Step("append", session, (later,))]
+    changes += [Step("clear", session)] if kit.offers("clear") else []
+    for change in changes:
+        # Unrecorded: the same messages are written twice.
+        for store, step in ((first, Step("replace", session, (mine,))), (second, change), (first, None)):
+            outcome = store.take_unrecorded(step or Step("replace", session, (mine,)))
+            kit.check(outcome.ok, f"replacing messages, or {change.op}, raised {outcome.fault}", session=session)
+        story = f"its messages were set, {second.name} called {change.op}, and {first.name} set the same ones again"
+        kit.same(second.take_unrecorded(Step("read", session)).value or [], [mine], story, session=session)
+
+
+@registry.clause(
     "pop",
     "Taking back the last message takes exactly the last one, and returns it.",
     incident="A runner rewinds a failed step and takes the user's question along.",

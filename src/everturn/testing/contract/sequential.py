@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from everturn.testing.kit.clause import ClauseRegistry, StoreRaised
+from collections.abc import Sequence
+
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered, StoreRaised
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.shapes import SentMessage
@@ -97,8 +99,10 @@ def fields(kit: Kit) -> None:
         SentMessage("assistant", "let me look", {"id": "m-2", "tool_calls": [TOOL_CALL]}),
         SentMessage("tool", "on its way", {"id": "m-3", "tool_call_id": "call-1"}),
     )
-    for turn in [stored] if kit.offers("lists") else [(sent,) for sent in stored]:
-        store.append(session, turn)
+    turns = [stored] if kit.offers("lists") else [(sent,) for sent in stored]
+    if not all(outcome.ok for outcome in store.run(*(Step("append", session, (turn,)) for turn in turns))):
+        session, stored = kit.session(), _fields_alone(kit, store, stored)
+        store.append(session, stored)
     found = store.read(session)
     kit.same(found, [stored], "three messages with fields were stored", session=session)
     for sent, seen in zip(stored, found, strict=True):
@@ -109,6 +113,25 @@ def fields(kit: Kit) -> None:
                     f"{name} of {sent.content!r} was {value!r} and came back as {seen.fields[name]!r}",
                     session=session,
                 )
+
+
+def _fields_alone(kit: Kit, store: Instance, messages: Sequence[SentMessage]) -> tuple[SentMessage, ...]:
+    """Leave out of messages the fields that the store refuses. Raises NotOffered if it refuses all of them."""
+    kept: list[SentMessage] = []
+    refused: set[str] = set()
+    for sent in messages:
+        fields = {}
+        for name, value in sent.fields.items():
+            alone = SentMessage(sent.role, sent.content, {name: value})
+            if store.take_unrecorded(Step("append", kit.session(), ((alone,),))).ok:
+                fields[name] = value
+            else:
+                refused.add(name)
+        kept.append(SentMessage(sent.role, sent.content, fields))
+    if not any(sent.fields for sent in kept):
+        raise NotOffered(f"messages with any of these are refused: {', '.join(sorted(refused))}")
+    kit.notes.append(f"refused loudly: {', '.join(sorted(refused))}")
+    return tuple(sent for sent in kept if sent.fields)
 
 
 @registry.clause(

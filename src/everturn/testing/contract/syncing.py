@@ -6,13 +6,15 @@ by any library. A power cut is made by restoring the files as they were last syn
 
 from __future__ import annotations
 
+import errno
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from everturn.testing.faults.durable_files import DiskState, DurableFiles, restore
-from everturn.testing.faults.system_calls import SystemCallWatch
+from everturn.testing.faults.durable_files import DiskState, DurableFiles, is_file_below, restore
+from everturn.testing.faults.system_calls import SystemCall, SystemCallWatch
 from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
 from everturn.testing.kit.kit import Kit
 from everturn.testing.shapes import SentMessage
@@ -63,9 +65,9 @@ def watch_appends(kit: Kit) -> WatchedAppends:
         outcomes = store.run(*steps)
         end, lost = files.cut(), files.lost()
     store.kill()
-    if not files.writes and files.sent:
+    if not files.writes and not lost and files.sent:
         raise NotOffered("it writes no file in the process that calls it, and sends what it stores to another process")
-    if not files.writes:
+    if not files.writes and not lost:  # a memory map writes without a call, and what it wrote is seen all the same
         raise Untested("no write to a file below its directory was seen: it may write by memory maps or io_uring")
     if not all(outcome.ok for outcome in outcomes):
         raise Untested(f"an append failed: {next(one.fault for one in outcomes if not one.ok)}")
@@ -123,3 +125,43 @@ def _spread(kit: Kit, states: Sequence[DiskState]) -> Sequence[DiskState]:
     """Choose some of the moments at which the power is cut: a few in a quick run, more if there is time."""
     number = 6 if kit.quick else 24
     return states if len(states) <= number else [states[index * len(states) // number] for index in range(number)]
+
+
+@registry.clause(
+    "sync-fails",
+    "An append whose sync failed is an error: what the disk did not take is not acknowledged.",
+    incident="except OSError: pass, around fsync, for a network disk that had none: a failing disk eats a week of chats.",
+    needs=NEEDS,
+)
+def sync_fails(kit: Kit) -> None:
+    place, first, session = kit.place(), kit.turn(), kit.session()
+    store = kit.open("watched", at=place)
+    store.append(session, first)
+    store.worker.used_up = True
+    failed: list[float] = []
+
+    def fails(call: SystemCall) -> int:
+        if call.name not in {"fsync", "fdatasync"} or not is_file_below(place, call):
+            return 0  # a directory cannot be synced on every file system, and stores may know that
+        failed.append(time.monotonic())
+        return errno.EIO
+
+    with SystemCallWatch(store.worker.pid, lambda _: None, fails):
+        outcomes = store.run(*(Step("append", session, (kit.turn(),)) for _ in range(APPENDS)))
+    store.kill()
+    if not failed:
+        raise NotOffered("no file was synced in an append; see append-synced")
+    for number, outcome in enumerate(outcomes, 1):
+        seen = sum(outcome.began <= moment <= outcome.ended for moment in failed)
+        kit.check(
+            not (outcome.ok and seen),
+            f"the disk failed at {seen} syncs of append {number} (EIO), and it was acknowledged",
+            session=session,
+        )
+    found = [message.content for message in kit.open("later", at=place).read(session)]
+    kit.check(
+        found[: len(first)] == [sent.content for sent in first],
+        f"syncs failed, and what was acknowledged before is not there: {len(found)} messages are left",
+        session=session,
+    )
+    kit.notes.append(f"{len(failed)} syncs failed; {sum(not one.ok for one in outcomes)} of {APPENDS} appends did")

@@ -144,6 +144,15 @@ def restore(place: Path, state: DiskState) -> None:
         path.write_bytes(content)
 
 
+def is_file_below(place: Path, call: SystemCall) -> bool:
+    """Whether the call is about a regular file below this directory. Ask while its thread is stopped."""
+    descriptor = Path(f"/proc/{call.thread}/fd/{call.file}")
+    try:
+        return place in descriptor.readlink().parents and stat.S_ISREG(descriptor.stat().st_mode)
+    except OSError:
+        return False
+
+
 def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()

@@ -23,6 +23,9 @@ from typing import Self
 import msgspec
 
 _SEIZE, _INTERRUPT, _LISTEN, _SYSCALL, _SYSCALL_INFO = 0x4206, 0x4207, 0x4208, 24, 0x420E
+_GET_REGISTERS, _SET_REGISTERS, _GENERAL = 0x4204, 0x4205, 1
+_RESULT_AT = {"x86_64": 10, "aarch64": 0}  # the place of the register that holds a call's result
+_REGISTERS = 64  # more than any of these machines has, of 8 bytes each
 _OPTIONS = 0x01 | 0x02 | 0x04 | 0x08  # mark system calls; follow fork, vfork and clone
 _WAIT_ALL = 0x40000000 | 0x20000000  # __WALL, and only those that this thread watches: no child of another's is taken
 _INFO = struct.Struct("<B7x16xq6Q")  # of an entry: what, number, arguments; of an exit: what, result
@@ -93,6 +96,16 @@ Ended = Callable[[], None]
 Begun = Callable[[SystemCall], Ended | None]
 """Gets a call before the kernel runs it, while its thread is stopped. Returns what to do when it has succeeded."""
 
+Fails = Callable[[SystemCall], int]
+"""Gets a call like `Begun`. Returns the number of the error that the process is to be told, whatever the kernel did; 0
+for none."""
+
+
+class _Vector(ctypes.Structure):
+    """A piece of memory: `struct iovec`."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
 
 @cache
 def can_watch() -> bool:
@@ -123,9 +136,11 @@ class SystemCallWatch:
     `begun` is called in a thread of its own. Raises OSError if the process may not be watched.
     """
 
-    def __init__(self, pid: int, begun: Begun) -> None:
+    def __init__(self, pid: int, begun: Begun, fails: Fails = lambda _: 0) -> None:
         self._pid = pid
         self._begun = begun
+        self._fails = fails
+        self._failing: dict[int, int] = {}  # by thread: the error that its call ends with
         self._names = _NUMBERS.get(platform.machine(), {})
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -193,9 +208,25 @@ class SystemCallWatch:
             name = self._names.get(number)
             if name is not None:
                 descriptor = arguments[_FILE_AT.get(name, 0)] & 0xFFFFFFFF
-                self._under_way[thread] = self._begun(SystemCall(name, thread, descriptor))
-        elif what == _EXIT and (ended := self._under_way.pop(thread, None)) is not None and number >= 0:
-            ended()
+                call = SystemCall(name, thread, descriptor)
+                self._under_way[thread] = self._begun(call)
+                self._failing[thread] = self._fails(call)
+        elif what == _EXIT:
+            ended, error = self._under_way.pop(thread, None), self._failing.pop(thread, 0)
+            if error:
+                self._answer(thread, -error)
+            elif ended is not None and number >= 0:
+                ended()
+
+    def _answer(self, thread: int, result: int) -> None:
+        """Let the call that ends have this result."""
+        registers = (ctypes.c_int64 * _REGISTERS)()
+        vector = _Vector(ctypes.addressof(registers), ctypes.sizeof(registers))
+        for request in (_GET_REGISTERS, _SET_REGISTERS):
+            if self._libc.ptrace(request, thread, _GENERAL, ctypes.addressof(vector)) < 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+            registers[_RESULT_AT[platform.machine()]] = result
 
     def _ptrace(self, request: int, thread: int, data: int = 0) -> None:
         if self._libc.ptrace(request, thread, None, data) < 0:

@@ -96,6 +96,10 @@ class LangGraphShape(ReadThenPutShape):
         parent = latest.config["configurable"].get("checkpoint_id") if latest is not None else None
         return await self.put(session, messages, latest), parent
 
+    async def append_to(self, session: str, checkpoint_id: str, messages: Sequence[SentMessage]) -> str:
+        """Append to the checkpoint of this id, as a graph does that goes on from the past. Returns the new one's id."""
+        return await self.put(session, messages, await self.get(session, checkpoint_id))
+
     async def put_parts(self, session: str) -> Any:
         """Put a checkpoint that has more than messages: several channels, versions seen, metadata. Returns it."""
         saver = await self._source(None)

@@ -17,6 +17,7 @@ PICTURE = "data:image/png;base64,iVBORw0KGgo="
 def openai_items() -> dict[str, list[Any]]:
     """Make items of OpenAI's Responses API, as the Agents SDK stores them in a session."""
     call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look_up", "arguments": '{"order": 7}'}
+    unusual = ('{"order":7,  "a":1.0}', '{"order":')  # not as json.dumps writes it, and cut off
     annotation = {"type": "url_citation", "url": "https://example.com", "title": "t", "start_index": 0, "end_index": 2}
     words = {"type": "output_text", "text": "It is.", "annotations": [annotation]}
     summary = {"type": "summary_text", "text": "look first"}
@@ -28,6 +29,9 @@ def openai_items() -> dict[str, list[Any]]:
         "a function call and its output": [
             {**call, "status": "completed"},
             {"type": "function_call_output", "call_id": "call_1", "output": "on its way"},
+        ],
+        "function calls with unusual arguments": [
+            {**call, "call_id": f"call_{number}", "arguments": text} for number, text in enumerate(unusual, 2)
         ],
         "reasoning": [{"type": "reasoning", "id": "rs_1", "summary": [summary], "encrypted_content": "gAAA"}],
         "an answer of the model": [

@@ -138,7 +138,7 @@ class Worker:
         try:
             return self._callers.open(job)
         finally:
-            self._breakpoint.disarm()
+            self._end_pauses()
 
     # --- callers -----------------------------------------------------------------------------------------------------
 
@@ -150,12 +150,18 @@ class Worker:
         try:
             outcomes = self._callers.run(job)
         finally:
-            passed = self._breakpoint.disarm()
-            with self._pausing:
-                self._may_pause = False
+            passed = self._end_pauses()
         if job.die:
             os.kill(os.getpid(), signal.SIGKILL)
         return Done(tuple(outcomes), passed, self._model.calls)
+
+    def _end_pauses(self) -> int:
+        """Stop counting, and wait until a thread of the target that pauses goes on: its report comes before the job's.
+        Returns how many points were passed."""
+        passed = self._breakpoint.disarm()
+        with self._pausing:
+            self._may_pause = False
+        return passed
 
     def _at_stop(self, stop: Stop) -> Callable[[int, str], None]:
         self._may_pause = True
