@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import scratch_disk
+from tests import dealing, scratch_disk
 from tests.tiers import is_quick, only_deep
 
 if TYPE_CHECKING:
@@ -37,11 +37,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Write into memory; keep one data directory of PostgreSQL for all servers: initdb takes most of a start."""
+    """Write into memory; keep one data directory of PostgreSQL for all servers: initdb takes most of a start.
+
+    A worker learns in which order it takes its tests.
+    """
     if hasattr(config, "workerinput"):
+        config.pluginmanager.register(dealing.Dealer(config.workerinput["workercount"]))
         return
     if folder := scratch_disk.use():
         config.stash[SCRATCH] = folder
+        scratch_disk.bring_postgres(folder)
     if "EVERTURN_POSTGRES_DATA" not in os.environ:
         kept = tempfile.TemporaryDirectory(prefix="everturn-postgres-data-")
         os.environ["EVERTURN_POSTGRES_DATA"] = kept.name
