@@ -186,10 +186,10 @@ deep:
 
 # All seeds and places that are written down; then other walks and histories than those.
 deep-test: $(VENV)/.dev
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "deep or not deep" $(ARGS)
+	@EVERTURN_EXAMPLES=all $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "deep or not deep" $(ARGS)
 
 deep-walks: $(VENV)/.dev
-	@EVERTURN_DEEP=1 EVERTURN_SEEDS=$(WALKS) $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal \
+	@EVERTURN_DEEP=1 EVERTURN_EXAMPLES=all EVERTURN_SEEDS=$(WALKS) $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -m "deep or not deep" $(WALKED) $(ARGS)
 
 deep-simulate: $(VENV)/.dev
