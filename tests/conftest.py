@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ FILES_BEFORE = pytest.StashKey[set[Path]]()
 FILES_LEFT = pytest.StashKey[list[str]]()
 FAILED = pytest.StashKey[bool]()
 SCRATCH = pytest.StashKey[Path]()
+_ended = 0  # tests
 
 # What tests have in modules beside them shows its values, too. So nothing of it is imported above.
 pytest.register_assert_rewrite(*(f"tests.{path.name}" for path in Path(__file__).parent.iterdir() if path.is_dir()))
@@ -91,6 +93,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("the tests left files in the repository")
         for path in left:
             terminalreporter.write_line(path)
+
+
+def pytest_runtest_logfinish() -> None:
+    """Write down what `make coverage` has seen, now and then: a run that is cut off shall not lose it."""
+    global _ended  # noqa: PLW0603 - of this process
+    _ended += 1
+    coverage = sys.modules.get("coverage")
+    if coverage is not None and _ended % 50 == 0 and (measuring := coverage.Coverage.current()) is not None:
+        measuring.save()
 
 
 def pytest_collection_finish() -> None:
