@@ -9,6 +9,8 @@ ARGS    ?=
 WORKERS ?= 3
 # of make quick
 QUICK   ?= tests/unit tests/store tests/kit/test_history_kinds.py tests/kit/test_history_stories.py
+# of make coverage: what it runs, one after another
+COVERED ?= $(filter-out tests/typing/,$(wildcard tests/[a-z]*/)) examples/contract_in_five_minutes examples/chat examples/agent
 # of make deep: the tests that EVERTURN_DEEP=1 makes longer, and how many walks each state machine takes
 WALKED  ?= tests/model tests/unit/test_trimming.py tests/kit/test_history_oracle.py tests/kit/test_history_simulated.py tests/crash/test_file_fuzz.py
 WALKS   ?= 100
@@ -37,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help try quick test coverage lint bench bench-page scorecard scale docs docs-browser dist matrix on-server free-threaded workflows released \
+.PHONY: help try quick test coverage coverage-report lint bench bench-page scorecard scale docs docs-browser dist matrix on-server free-threaded workflows released \
         clean mutants false-alarms fuzz campaign simulate deep deep-test deep-walks deep-simulate
 
 help:
@@ -59,6 +61,7 @@ help:
 	@echo "  make on-server  run the tests of a backend on another version of its server (SERVER=postgres-14, redis-6.2, ...)"
 	@echo "  make workflows  check the files in .github"
 	@echo "  make coverage   run all tests, and report the lines and branches that none of them reached"
+	@echo "  make coverage-report  what a run of it that was cut off has found"
 	@echo "  make clean      remove virtual environments, caches and builds"
 	@echo
 	@echo "For hours:"
@@ -81,13 +84,21 @@ test: $(VENV)/.dev
 quick: $(VENV)/.dev
 	@$(VENV)/bin/python -m pytest -n 2 --dist worksteal -m "quick and not deep" $(QUICK) $(ARGS)
 
-# Children are measured, too: processes that tests start, and the workers of the kit.
+# Children are measured, too: processes that tests start, and the workers of the kit. Folder by folder, so that a run
+# that is cut off has the data of all before it; `make coverage-report` then says what there is.
 coverage: $(VENV)/.dev
 	@mkdir -p build/coverage
 	@$(VENV)/bin/python -m coverage erase
-	@$(VENV)/bin/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal $(ARGS); code=$$?; \
-	  $(VENV)/bin/python -m coverage combine -q && $(VENV)/bin/python -m coverage html -q && \
-	  $(VENV)/bin/python -m coverage report && exit $$code
+	@code=0; for folder in $(COVERED); do \
+	  echo "== $$folder"; \
+	  $(VENV)/bin/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal $$folder $(ARGS) || code=$$?; \
+	  [ $$code != 2 ] || break; \
+	done; $(MAKE) --no-print-directory coverage-report && exit $$code
+
+coverage-report: $(VENV)/.dev
+	@$(VENV)/bin/python -m coverage combine -q --append || [ -e build/coverage/data ]
+	@$(VENV)/bin/python -m coverage html -q
+	@$(VENV)/bin/python -m coverage report
 
 mutants: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.kit.mutant_matrix $(ARGS)
@@ -186,10 +197,10 @@ deep:
 
 # All seeds and places that are written down; then other walks and histories than those.
 deep-test: $(VENV)/.dev
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "deep or not deep" $(ARGS)
+	@EVERTURN_EXAMPLES=all $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "deep or not deep" $(ARGS)
 
 deep-walks: $(VENV)/.dev
-	@EVERTURN_DEEP=1 EVERTURN_SEEDS=$(WALKS) $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal \
+	@EVERTURN_DEEP=1 EVERTURN_EXAMPLES=all EVERTURN_SEEDS=$(WALKS) $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -m "deep or not deep" $(WALKED) $(ARGS)
 
 deep-simulate: $(VENV)/.dev

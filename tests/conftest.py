@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import scratch_disk
+from tests import dealing, scratch_disk
 from tests.tiers import is_quick, only_deep
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ FILES_BEFORE = pytest.StashKey[set[Path]]()
 FILES_LEFT = pytest.StashKey[list[str]]()
 FAILED = pytest.StashKey[bool]()
 SCRATCH = pytest.StashKey[Path]()
+_ended = 0  # tests
 
 # What tests have in modules beside them shows its values, too. So nothing of it is imported above.
 pytest.register_assert_rewrite(*(f"tests.{path.name}" for path in Path(__file__).parent.iterdir() if path.is_dir()))
@@ -37,11 +39,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Write into memory; keep one data directory of PostgreSQL for all servers: initdb takes most of a start."""
+    """Write into memory; keep one data directory of PostgreSQL for all servers: initdb takes most of a start.
+
+    A worker learns in which order it takes its tests.
+    """
     if hasattr(config, "workerinput"):
+        config.pluginmanager.register(dealing.Dealer(config.workerinput["workercount"]))
         return
     if folder := scratch_disk.use():
         config.stash[SCRATCH] = folder
+        scratch_disk.bring_postgres(folder)
     if "EVERTURN_POSTGRES_DATA" not in os.environ:
         kept = tempfile.TemporaryDirectory(prefix="everturn-postgres-data-")
         os.environ["EVERTURN_POSTGRES_DATA"] = kept.name
@@ -86,6 +93,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("the tests left files in the repository")
         for path in left:
             terminalreporter.write_line(path)
+
+
+def pytest_runtest_logfinish() -> None:
+    """Write down what `make coverage` has seen, now and then: a run that is cut off shall not lose it."""
+    global _ended  # noqa: PLW0603 - of this process
+    _ended += 1
+    coverage = sys.modules.get("coverage")
+    if coverage is not None and _ended % 50 == 0 and (measuring := coverage.Coverage.current()) is not None:
+        measuring.save()
 
 
 def pytest_collection_finish() -> None:

@@ -34,6 +34,20 @@ def use(environment: MutableMapping[str, str] = os.environ) -> Path | None:
     return folder
 
 
+def bring_postgres(folder: Path, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Copy PostgreSQL there once, if its user cannot reach it: each server would, and no link leads to another disk."""
+    from everturn.testing.servers import ServerError, postgres
+    from everturn.testing.servers.binaries import unprivileged_owner
+
+    try:
+        found = postgres.postgres_program()
+        reachable = postgres._reachable_binaries(found, folder / "binaries", unprivileged_owner())
+    except ServerError:
+        return  # whoever starts one is told
+    if reachable != found.parent:
+        environment["EVERTURN_POSTGRES"] = str(reachable / found.name)
+
+
 def leave(folder: Path, *, keep: bool) -> None:
     """Remove the folder; or keep what pytest keeps of tests that failed, until the next run."""
     for path in folder.iterdir():

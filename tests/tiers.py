@@ -1,12 +1,14 @@
 """Says which cases of a test `make test` runs and which are left to `make deep`.
 
     @pytest.mark.parametrize("seed", first(2, range(10)))     # two in `make test`, ten in `make deep`
+    @settings(max_examples=examples(300))                     # a hundred drawn in `make test`, all in `make deep`
 
 A case may be left to `make deep` if `make test` has another of the same promise on the same kind of backend.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,6 +27,11 @@ def deep(case: Any) -> Any:
     """Mark a case as `deep`; one of several parameters is a tuple of them."""
     values = case if isinstance(case, tuple) else (case,)
     return pytest.param(*values, marks=pytest.mark.deep)
+
+
+def examples(count: int) -> int:
+    """Say how many examples a test draws: a third, but for a few, which are all drawn; `make deep` has all of many."""
+    return count if os.environ.get("EVERTURN_EXAMPLES") == "all" else max(count // 3, min(count, 15))
 
 
 def is_quick(item: pytest.Item) -> bool:

@@ -16,6 +16,7 @@ from everturn.testing.golden.errors import GoldenError
 from everturn.testing.golden.masks import Mask
 from everturn.testing.golden.render import render
 from tests.golden_files.conftest import Project
+from tests.tiers import examples
 
 ONE, TWO, THREE = (str(UUID(int=number << 64 | 1 << 78 | number, version=4)) for number in (1, 2, 3))
 AN, AUS = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01BX5ZZKBKACTAV9WEVGEMMVRZ"
@@ -254,7 +255,7 @@ def test_two_circles_are_not_one() -> None:
 IDS = st.sampled_from(range(5))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     rows=st.lists(st.tuples(IDS, st.sampled_from("xy"), IDS | st.none()), max_size=7),
     others=st.lists(st.tuples(IDS, st.sampled_from("xy"), IDS | st.none()), max_size=7),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from everturn.testing.servers import binaries, postgres
 from tests import scratch_disk
 
 
@@ -60,3 +61,21 @@ def test_a_run_that_failed_keeps_what_pytest_keeps(memory: Path, keep: bool, lef
     scratch_disk.leave(folder, keep=keep)
     assert folder.exists() == keep
     assert [path.name for path in memory.glob("*/*")] == left
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+def test_a_postgres_that_its_user_cannot_reach_is_copied_once(
+    memory: Path, monkeypatch: pytest.MonkeyPatch, reachable: bool
+) -> None:
+    monkeypatch.setattr(postgres, "unprivileged_owner", lambda: (65534, 65534))
+    monkeypatch.setattr(binaries, "unprivileged_owner", lambda: (65534, 65534))
+    monkeypatch.setattr(postgres, "is_open_to_all", lambda path: reachable)
+    monkeypatch.delenv("EVERTURN_POSTGRES", raising=False)
+    environment: dict[str, str] = {}
+    scratch_disk.bring_postgres(memory, environment)
+    if reachable:
+        assert environment == {}
+    else:
+        program = Path(environment["EVERTURN_POSTGRES"])
+        assert program.is_relative_to(memory)
+        assert subprocess.run([program, "--version"], check=True, capture_output=True).stdout.startswith(b"postgres")

@@ -132,7 +132,8 @@ BROKEN = "tests.kit.broken.max_plus_one:factory"
 
 
 def test_the_report_is_in_the_order_of_the_contract_whatever_ended_first() -> None:
-    clauses = [one for one in chosen(CLAUSES) if one.clause.layer in {"sequential", "concurrency", "persistence"}]
+    # One race, for the store to fail: races take longer than all else.
+    clauses = [one for one in chosen(CLAUSES) if one.clause.layer == "sequential" or one.clause.id == "append-append"]
     ended: list[str] = []
     with Environment(parse(BROKEN), seed=1, quick=True) as run:
         report = run_all(Runner(run, clauses, budget=10), clauses, end=lambda result: ended.append(result.id))

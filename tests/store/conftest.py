@@ -42,7 +42,7 @@ REPEATING = {
 # Of a test with many cases, `make test` runs the first ones in these places, but for modules in which each case is
 # another change. What is awaited sends what the blocking store of its backend sends, and that has all cases, but for
 # changes that PostgreSQL gets in one statement. The stand-in for DynamoDB is slower than any server.
-FIRST_CASES = 4
+FIRST_CASES = 2
 FEW_CASES: dict[str, set[str]] = {
     "sqlite-async": set(),
     "valkey-async": set(),

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 from everturn import ChatMessage
 from tests.store.places import Place
+from tests.tiers import examples
 
 
 def user(text: str, **fields: Any) -> ChatMessage:
@@ -84,6 +85,6 @@ def made_up(place: Place, **strategies: Any) -> Callable[[Callable[..., None]], 
     """Run what is decorated, at once, with as many made-up examples as the place has patience for."""
 
     def run(check: Callable[..., None]) -> None:
-        settings(max_examples=place.examples, deadline=None)(given(**strategies)(check))()
+        settings(max_examples=examples(place.examples), deadline=None)(given(**strategies)(check))()
 
     return run

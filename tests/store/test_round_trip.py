@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from everturn import ChatMessage, InvalidInput, Record, Summary, ToolCall
 from tests.store.places import Place
 from tests.store.speech import assistant, made_up, user
+from tests.tiers import examples
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -91,13 +92,13 @@ def test_a_message_that_came_out_can_go_in_again(place: Place, store: Any) -> No
         assert first == second == message
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(message=messages)
 def test_to_dict_and_from_dict_are_inverse(message: ChatMessage) -> None:
     assert ChatMessage.from_dict(message.to_dict()) == message
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(message=messages)
 def test_a_prompt_has_what_is_said_and_no_marks(message: ChatMessage) -> None:
     """Chat APIs refuse a whole prompt for a field of a message that they do not know."""

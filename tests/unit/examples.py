@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from everturn import ChatMessage, Record, Summary, ToolCall
 from tests.model.model_store import Stored
+from tests.tiers import examples
 
-settings.register_profile("rules", max_examples=150, derandomize=True, deadline=None, database=None)
+settings.register_profile("rules", max_examples=examples(150), derandomize=True, deadline=None, database=None)
 few = settings(settings.get_profile("rules"))
-many = settings(settings.get_profile("rules"), max_examples=300)
+many = settings(settings.get_profile("rules"), max_examples=examples(300))
 
 
 IDS = ("c1", "c2", "c3")

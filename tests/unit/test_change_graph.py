@@ -11,6 +11,7 @@ from everturn.errors import MemoryStoreError
 from everturn.model import Change
 from everturn.ui import change_graph
 from everturn.ui.change_graph import Moment
+from tests.tiers import examples
 
 STEPS = st.lists(st.tuples(st.sampled_from("aaasrruutcxffv"), st.integers(0, 9)), max_size=25)
 
@@ -53,7 +54,7 @@ def told_by(store: MemoryStore) -> list[Moment]:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(STEPS)
 def test_every_moment_stands_where_the_store_says(steps: list[tuple[str, int]]) -> None:
     with everturn.open("sqlite://") as store:

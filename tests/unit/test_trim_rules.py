@@ -12,6 +12,7 @@ from everturn import ChatMessage, Summary
 from everturn.core import trimming
 from everturn.core.trimming import Header
 from tests.model.model_store import Stored, trimmed
+from tests.tiers import examples
 from tests.unit.examples import conversations, few, many
 
 limits = st.none() | st.integers(0, 12)
@@ -31,7 +32,7 @@ def headers_of(visible: list[Stored], count: Any) -> list[Header]:
     ]
 
 
-@settings(many, max_examples=800)
+@settings(many, max_examples=examples(800))
 @given(
     visible=conversations(),
     max_messages=limits,

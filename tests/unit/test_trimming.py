@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from everturn import ChatMessage, InvalidInput
 from everturn.core.trimming import Header, TrimCut, TrimPlanner, counted, plan_trim
 from everturn.model import MESSAGE
+from tests.tiers import examples
 
-EXAMPLES = 800 if os.environ.get("EVERTURN_DEEP") == "1" else 250
+EXAMPLES = 800 if os.environ.get("EVERTURN_DEEP") == "1" else examples(250)
 settings.register_profile("trimming", max_examples=EXAMPLES, derandomize=True, deadline=None, database=None)
 many = settings(settings.get_profile("trimming"))
 IDS = ("c1", "c2", "c3")

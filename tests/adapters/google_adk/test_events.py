@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from everturn import ChatMessage, InvalidInput, Record
 from everturn.adapters.google_adk.events import to_entries, to_events
 from tests.adapters.google_adk.stories import CONVERSATION, say
+from tests.tiers import examples
 
 JSON = st.recursive(
     st.none()
@@ -83,7 +84,7 @@ def strictly(event: Event) -> Any:
     return event.model_dump_json(exclude={"timestamp"}), event.timestamp
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(EVENT, max_size=3))
 def test_any_events_come_back_equal(events: list[Event]) -> None:
     entries = [entry for event in events for entry in to_entries(event)]

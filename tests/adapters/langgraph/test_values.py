@@ -30,6 +30,7 @@ from everturn.adapters._shared.values import RoundTripError
 from everturn.adapters.langgraph import EverturnSaver
 from everturn.adapters.langgraph.values import ChannelCodec
 from tests.adapters.langgraph.scenarios import chat, say
+from tests.tiers import examples
 
 
 @dataclasses.dataclass
@@ -175,7 +176,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(json_values)
 def test_whatever_is_made_of_plain_types_comes_back(value: Any) -> None:
     values = ChannelCodec(None, ())
@@ -183,7 +184,7 @@ def test_whatever_is_made_of_plain_types_comes_back(value: Any) -> None:
     assert repr(restored) == repr(value)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.text(),
     st.none() | st.text(),

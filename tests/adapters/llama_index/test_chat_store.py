@@ -36,6 +36,7 @@ from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore
 from everturn.adapters.llama_index import messages as mapping
 from tests.adapters.checking import shows
 from tests.adapters.stores import WatchedStore, over_both_stores
+from tests.tiers import examples
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
@@ -145,7 +146,7 @@ BLOCKS = st.one_of(
 KWARGS = st.dictionaries(st.sampled_from(["name", "tool_call_id", "x", "!"]), JSON, max_size=3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.builds(
         ChatMessage, blocks=st.lists(BLOCKS, max_size=4), role=st.sampled_from(MessageRole), additional_kwargs=KWARGS

@@ -18,6 +18,7 @@ from everturn.adapters._shared import openai_items as items
 from everturn.adapters.openai_agents import EverturnSession
 from tests.adapters.checking import shows
 from tests.adapters.stores import over_both_stores
+from tests.tiers import examples
 
 CONVERSATION: list[dict[str, Any]] = [
     {"role": "user", "content": "Where is order 1234?"},
@@ -85,7 +86,7 @@ def strictly(value: Any) -> Any:
     return [strictly(item) for item in value] if isinstance(value, list) else (type(value).__name__, value)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(FIELDS)
 def test_any_item_at_all_comes_back_as_it_was(item: dict[str, Any]) -> None:
     message = items.to_message(item)

@@ -28,6 +28,7 @@ from pydantic_ai.usage import RequestUsage
 
 from everturn import ChatMessage, Record
 from everturn.adapters.pydantic_ai.messages import to_entries, to_stored
+from tests.tiers import examples
 
 CONVERSATION: list[ModelMessage] = [
     ModelRequest(
@@ -128,7 +129,7 @@ RESPONSE = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(REQUEST | RESPONSE, max_size=4))
 def test_any_messages_come_back_so(messages: list[ModelMessage]) -> None:
     back = [one.entry.message for one in to_stored(entries_of(messages))]

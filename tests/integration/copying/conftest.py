@@ -11,11 +11,14 @@ import pytest
 import everturn
 from tests.integration.copying.small import take_small_steps
 from tests.store.places import ALL, Place, Servers
+from tests.tiers import deep
 
 BACKENDS = ("sqlite-file", "valkey", "cluster", "postgres", "dynamodb")
 PAIRS = [(one, other) for one in BACKENDS for other in BACKENDS if one != other]
-USUAL = {"sqlite-file", "dynamodb"}  # of DynamoDB's pairs, those that `make test` runs
-RARE = [pair for pair in PAIRS if "dynamodb" in pair and {*pair} != USUAL]
+# Of the pairs of two servers that cost most, or that repeat another, `make test` runs some: DynamoDB is slow, and a
+# cluster runs the scripts of one server. Both are in the circle (circle.py), too.
+USUAL = ({"sqlite-file", "dynamodb"}, {"sqlite-file", "cluster"})
+RARE = [pair for pair in PAIRS if {"dynamodb", "cluster"} & {*pair} and {*pair} not in USUAL]
 CASES = [pytest.param(*pair, id="-to-".join(pair), marks=[pytest.mark.deep] if pair in RARE else []) for pair in PAIRS]
 
 
@@ -27,7 +30,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if len(wanted) == 2:
         metafunc.parametrize("source, target", CASES, indirect=True)
     elif wanted:
-        metafunc.parametrize(wanted[0], BACKENDS, indirect=True)
+        cases = [deep(name) if name == "cluster" else name for name in BACKENDS]
+        metafunc.parametrize(wanted[0], cases, indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is looked at
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as deep what a copy into DynamoDB does at once: in small steps it does more, and takes as long."""
+    for item in items:
+        given = getattr(getattr(item, "callspec", None), "params", {})
+        if given.get("steps") == "at-once" and "dynamodb" in given.values():
+            item.add_marker(pytest.mark.deep)
 
 
 def _place(request: pytest.FixtureRequest, folder: Path, servers: Servers) -> Iterator[Place]:

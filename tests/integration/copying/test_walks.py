@@ -15,6 +15,7 @@ from everturn.transfer import copy, endpoint
 from everturn.transfer.protocol import PortionRequest
 from tests.integration.copying.talks import facts, readable, seen
 from tests.store.places import Servers
+from tests.tiers import examples
 
 words = st.sampled_from(["a", "b\0", "\N{GRINNING FACE}", "x" * 300])
 entries = st.lists(
@@ -93,7 +94,7 @@ def walk(here: Any, there: Any, way: list[tuple[Any, ...]]) -> None:
             assert there.state("a") == here.state("a")
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(way=st.lists(steps, max_size=25), portion=st.integers(1, 9), at_once=st.integers(0, 6))
 def test_any_walk_survives_copies_in_portions_of_any_size(way: Any, portion: int, at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch, everturn.open("sqlite://") as here, everturn.open("sqlite://") as there:

@@ -16,7 +16,7 @@ from everturn.backends.postgres.executor import Rows, SqlCall
 from everturn.testing.servers import PostgresServer
 
 K = 20
-SHORT, LONG = 60, 600
+SHORT, LONG = 60, 300
 
 
 class CountingExecutor:
