@@ -35,12 +35,17 @@ class PlanReader:
             count += self._db.value(SQL["count_messages"], (low, base + first, base + last))
         return count
 
+    def has_summary_after(self, seq: int) -> bool:
+        return self._has_summary(seq + 1, self._session.state.head)
+
     def shows_summaries(self) -> bool:
-        base, state = self._session.base, self._session.state
-        walk = PathWalk(self._db, self._session, state.head)
-        trimmed = (base + state.cleared + 1, base + state.floor)
-        refuse_misplaced_summaries(self._db, *trimmed)
-        return any(seq in walk for (seq,) in self._db.execute(SQL["summaries_between"], trimmed))
+        return self._has_summary(self._session.state.cleared + 1, self._session.state.floor)
+
+    def _has_summary(self, first: int, last: int) -> bool:
+        base, head = self._session.base, self._session.state.head
+        walk = PathWalk(self._db, self._session, head)
+        refuse_misplaced_summaries(self._db, base + first, base + last)
+        return any(seq in walk for (seq,) in self._db.execute(SQL["summaries_between"], (base + first, base + last)))
 
     def snapshot(self, snapshot_id: str) -> State | None:
         return snapshot_state(self._db, self._session, snapshot_id)

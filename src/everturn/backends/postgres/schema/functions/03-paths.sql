@@ -117,8 +117,16 @@ $$;
 -- Whether a trim that left this state hid summaries, which it still shows.
 CREATE OR REPLACE FUNCTION everturn.has_hidden_summaries_v1(s everturn.sessions) RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN everturn.has_summaries_v5(s, s.cleared + 1, s.floor);
+END
+$$;
+
+-- Whether there are summaries on the path to a session's head, from one seq to another.
+CREATE OR REPLACE FUNCTION everturn.has_summaries_v5(s everturn.sessions, p_low bigint, p_high bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 DECLARE
-    r everturn.ranges_v1 := everturn.ranges_v1(s, s.head, s.cleared + 1, s.floor, NULL);
+    r everturn.ranges_v1 := everturn.ranges_v1(s, s.head, p_low, p_high, NULL);
 BEGIN
     RETURN EXISTS (SELECT FROM unnest(r.firsts, r.lasts) AS part (first, last)
                     CROSS JOIN LATERAL (SELECT FROM everturn.entries e
