@@ -30,8 +30,9 @@ class LifeReader:
         return sum(self._log[after].kind == MESSAGE for after in on_path if after > seq and after in self._log)
 
     def has_summary_after(self, seq: int) -> bool:
-        on_path = seqs_of(path(self._life.state.head, self._life.jumps))
-        return any(self._log[after].kind == SUMMARY for after in on_path if after > seq and after in self._log)
+        on_path = [one for one in seqs_of(path(self._life.state.head, self._life.jumps)) if one > seq]
+        is_lost = any(one not in self._log for one in on_path if one > self._life.state.floor)
+        return is_lost or any(self._log[one].kind == SUMMARY for one in on_path if one in self._log)
 
     def shows_summaries(self) -> bool:
         _, summaries = shown(self._life, self._log, self._life.state)

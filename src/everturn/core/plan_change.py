@@ -67,7 +67,8 @@ class Reader(Protocol):
         """Count the messages on the path after this entry."""
 
     def has_summary_after(self, seq: int) -> bool:
-        """Whether there is a summary on the path after this entry."""
+        """Whether there is a summary on the path after this entry; or an entry above the floor that is lost, which may
+        have been one."""
 
     def shows_summaries(self) -> bool:
         """Whether the trimmed part of the path has a summary, which is still shown."""

@@ -158,7 +158,7 @@ def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) 
     """Give the parameters of change_v5 that tell of the changes: those behind the namespace and before the patience."""
     turns = list(map(_written, requests))
     plain = [_is_plain(request) for request in requests]
-    # What turns expect stands beside the rest, and not in it: the rest of a turn is empty beside changes of other kinds, too.
+    # What turns expect stands beside the rest, not in it: the rest of a turn is empty, whatever it is sent along with.
     return (
         Texts([request.session_id.encode() for request in requests]),
         ByteStrings([request.call for request in requests]),

@@ -27,16 +27,24 @@ class PlanReader:
         return seq in PathWalk(self._db, self._session, self._session.state.head)
 
     def messages_after(self, seq: int) -> int:
+        return self._count("count_messages", seq + 1)[0]
+
+    def _count(self, what: str, low: int) -> tuple[int, int]:
+        """Count entries on the path from a seq on, and the seqs there."""
         base, head = self._session.base, self._session.state.head
-        ranges = PathWalk(self._db, self._session, head).down_to(seq + 1)
-        count = 0
-        for first, last in clip(ranges, seq + 1, head):
-            low = base + earliest_start(first, ranges)
-            count += self._db.value(SQL["count_messages"], (low, base + first, base + last))
-        return count
+        ranges = PathWalk(self._db, self._session, head).down_to(low)
+        count = seqs = 0
+        for first, last in clip(ranges, low, head):
+            start = base + earliest_start(first, ranges)
+            count += self._db.value(SQL[what], (start, base + first, base + last))
+            seqs += last - first + 1
+        return count, seqs
 
     def has_summary_after(self, seq: int) -> bool:
-        return self._has_summary(seq + 1, self._session.state.head)
+        if self._has_summary(seq + 1, self._session.state.head):
+            return True
+        there, seqs = self._count("count_entries", max(seq, self._session.state.floor) + 1)
+        return there < seqs
 
     def shows_summaries(self) -> bool:
         return self._has_summary(self._session.state.cleared + 1, self._session.state.floor)

@@ -57,11 +57,11 @@ SELECT 'version ' || version || ' is said to have written entries ' || first_seq
   FROM (SELECT c.version, c.first_seq, c.count, lead(c.first_seq) OVER (ORDER BY c.id) AS following,
                s.last_seq + 1 AS beyond, s.version - :remembered AS forgotten
           FROM changes c JOIN sessions s ON s.no = :no
-         WHERE c.id BETWEEN :low AND :high AND (c.count <> 0 OR c.first_seq <> 0))
+         WHERE c.id BETWEEN :low AND :high AND (c.count <> 0 OR c.first_seq <> 0)) w
  WHERE first_seq < 1 OR count < 1 OR first_seq + count > ifnull(following, beyond)
     OR following IS NULL AND version > forgotten AND first_seq + count <> beyond
        AND NOT EXISTS (SELECT 1 FROM changes r
-                        WHERE r.id BETWEEN :low + version + 1 AND :high AND r.kind = 'replace' AND r.count = 0
+                        WHERE r.id BETWEEN :low + w.version + 1 AND :high AND r.kind = 'replace' AND r.count = 0
                           AND ifnull(r.head + 1, beyond) = beyond)
 
 -- wrong_returns: where all changes are remembered, a snapshot that one of them returned to or deleted must have been taken by an earlier one

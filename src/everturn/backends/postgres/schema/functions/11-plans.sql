@@ -29,7 +29,7 @@ BEGIN
                 RETURN p;
             END IF;
             IF r.carried < 0 AND s.others > 0 AND s.cleared < least(r.after, s.floor)
-               AND everturn.has_summaries_v5(s, r.after + 1, s.head) THEN
+               AND everturn.has_summary_after_v5(s, r.after) THEN
                 p.refusal := 'summary_dropped';
                 RETURN p;
             END IF;
