@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from everturn import CorruptEntry, InvalidInput, KeyReused, LeaseLost, MemoryStoreBackendError, Summary, VersionConflict
-from everturn.backend import Append, ChangeOutcome, Status
+from everturn.backend import ChangeOutcome, Status
 from tests.store.places import Clock, Place
-from tests.store.speech import gives_up_after, result, say, say_each, system, user, words
+from tests.store.speech import result, say, say_each, system, user, words
 from tests.store.test_corruption import rewrite
 
 
@@ -440,25 +440,27 @@ def test_a_session_that_was_erased_meanwhile_is_not_replaced(store: Any) -> None
     assert store.sessions().sessions == ()
 
 
-def test_a_session_that_never_stands_still_is_told(store: Any) -> None:
-    folded(store)
-    backend = store._operations.backend
-    real = backend.change
+def test_a_session_that_never_stands_still_is_told(one_store: Any) -> None:
+    folded(one_store)
+    before = one_store.state("a")
+    operations = one_store._operations
+    change, clock, passed = operations.backend.change, operations.runtime.clock, 0.0
 
     async def busy(request: Any, deadline: float) -> Any:
-        if isinstance(request.action, Append) and request.action.carried is not None:
-            return ChangeOutcome(Status.CONFLICT, "", 10**6)
-        return await real(request, deadline)
+        nonlocal passed
+        if request.action.carried is None:
+            return await change(request, deadline)
+        passed += operations.settings.timeout / 3
+        return ChangeOutcome(Status.CONFLICT, before.life, before.version + 1)
 
-    before = store.state("a")
-    backend.change = busy
+    operations.backend.change, operations.runtime.clock = busy, lambda: clock() + passed
     try:
-        with gives_up_after(0.3, store), pytest.raises(MemoryStoreBackendError, match="again and again") as told_of:
-            store.replace("a", [user("again")], after=9)
+        with pytest.raises(MemoryStoreBackendError, match="again and again") as refused:
+            one_store.replace("a", [user("again")], after=9)
     finally:
-        del backend.change
-    assert told_of.value.outcome == "not_written"
-    assert store.state("a") == before
+        del operations.backend.change, operations.runtime.clock
+    assert refused.value.outcome == "not_written"
+    assert one_store.state("a") == before
 
 
 # --- beside it -------------------------------------------------------------------------------------------------------
