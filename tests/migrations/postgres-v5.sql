@@ -417,12 +417,16 @@ CREATE TYPE everturn.listed_v4 AS (
 );
 
 ALTER TABLE everturn.sessions ADD COLUMN effects bigint NOT NULL DEFAULT 0;
--- Version 5: turns that name a lease are tried without a look, too.
+-- Version 5: turns that name a lease are tried without a look, too; a replace keeps summaries that stand for hidden entries.
 
 -- Token of the lease as its holder last named it; NULL once it was released, or where none was named. Whoever takes or releases the lease
 -- writes here: so a turn that waits for this row meanwhile sees that its own token is no longer there.
 -- Beside the row in `leases`, which says until when it holds, and not instead of it: seals do not cover this column.
 ALTER TABLE everturn.sessions ADD COLUMN lease bigint;
+
+-- How many of the bodies of a replace, the first of them, are copies of summaries: a turn of their own, which `entries` does not count.
+-- -1: refuse a replace that drops a summary while entries stay hidden. NULL: neither, as workers of version 4 send it.
+ALTER TYPE everturn.request_v1 ADD ATTRIBUTE carried integer;
 
 -- Times, and what follows from them.
 
@@ -736,12 +740,32 @@ $$;
 -- Whether a trim that left this state hid summaries, which it still shows.
 CREATE OR REPLACE FUNCTION everturn.has_hidden_summaries_v1(s everturn.sessions) RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    RETURN everturn.has_summary_v5(s.no, everturn.ranges_v1(s, s.head, s.cleared + 1, s.floor, NULL));
+END
+$$;
+
+-- Whether there is a summary on the path after an entry; or an entry above the floor that is lost, which may have been one.
+CREATE OR REPLACE FUNCTION everturn.has_summary_after_v5(s everturn.sessions, p_seq bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    r everturn.ranges_v1 := everturn.ranges_v1(s, s.head, s.cleared + 1, s.floor, NULL);
+    r everturn.ranges_v1 := everturn.ranges_v1(s, s.head, greatest(p_seq, s.floor) + 1, s.head, NULL);
+BEGIN
+    RETURN everturn.has_summary_v5(s.no, everturn.ranges_v1(s, s.head, p_seq + 1, s.head, NULL))
+        OR r.size > (SELECT count(*)
+                       FROM unnest(r.firsts, r.lasts) AS part (first, last)
+                      CROSS JOIN LATERAL (SELECT FROM everturn.entries e
+                                           WHERE e.session = s.no AND e.seq BETWEEN part.first AND part.last OFFSET 0) AS e);
+END
+$$;
+
+-- Whether there is a summary in these ranges.
+CREATE OR REPLACE FUNCTION everturn.has_summary_v5(p_session bigint, r everturn.ranges_v1) RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM unnest(r.firsts, r.lasts) AS part (first, last)
                     CROSS JOIN LATERAL (SELECT FROM everturn.entries e
-                                         WHERE e.session = s.no AND e.kind = 'summary' AND e.kind <> 'message'
+                                         WHERE e.session = p_session AND e.kind = 'summary' AND e.kind <> 'message'
                                            AND e.seq BETWEEN part.first AND part.last OFFSET 0) AS e);
 END
 $$;
@@ -1746,8 +1770,9 @@ $$;
 CREATE OR REPLACE FUNCTION everturn.plan_v1(s everturn.sessions, r everturn.request_v1) RETURNS everturn.plan_v1
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    p    everturn.plan_v1;
-    step everturn.undo_steps;
+    p       everturn.plan_v1;
+    step    everturn.undo_steps;
+    written bigint := r.entries + greatest(r.carried, 0);  -- entries
 BEGIN
     p.head := coalesce(s.head, 0);
     p.cleared := coalesce(s.cleared, 0);
@@ -1768,24 +1793,29 @@ BEGIN
                 p.refusal := 'not_on_path';
                 RETURN p;
             END IF;
+            IF r.carried < 0 AND s.others > 0 AND s.cleared < least(r.after, s.floor)
+               AND everturn.has_summary_after_v5(s, r.after) THEN
+                p.refusal := 'summary_dropped';
+                RETURN p;
+            END IF;
             p.kept := ARRAY(SELECT seq FROM unnest(s.kept) AS seq WHERE seq <= r.after ORDER BY seq);
             p.messages := s.messages - cardinality(s.kept) + cardinality(p.kept) - everturn.messages_v1(
                 s.no, everturn.ranges_v1(s, s.head, greatest(r.after, s.floor) + 1, s.head, NULL));
-            -- The floor never lies past the head: else it would hide entries that are appended there in a fork.
             p.head := r.after;
-            p.cleared := least(r.after, s.cleared);
-            p.floor := least(r.after, s.floor);
-        ELSIF r.entries = 0 THEN
+        ELSIF written = 0 THEN
             p.refusal := 'unchanged';
         END IF;
         p.undoable := r.after IS NOT NULL;
         p.messages := p.messages + r.messages;
-        IF r.entries > 0 THEN
+        IF written > 0 THEN
             IF p.head <> coalesce(s.last_seq, 0) THEN
                 p.follows := p.head;
             END IF;
-            p.head := coalesce(s.last_seq, 0) + r.entries;
+            p.head := coalesce(s.last_seq, 0) + written;
         END IF;
+        -- The floor never lies past the head: else it would hide entries that are appended there in a fork.
+        p.cleared := least(p.head, p.cleared);
+        p.floor := least(p.head, p.floor);
     WHEN 'trim', 'fold' THEN
         IF r.kind = 'trim' AND (s.no IS NULL OR r.floor IS NULL) THEN
             p.refusal := 'unchanged';
@@ -1869,13 +1899,15 @@ CREATE OR REPLACE FUNCTION everturn.apply_v2(
     p_namespace text, r everturn.request_v1, p_bodies text[], p_checksums bigint[], p_size bigint, p_now double precision
 ) RETURNS everturn.outcome_v1 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    s     everturn.sessions;
-    over  everturn.sessions;  -- a life that has expired
-    p     everturn.plan_v1;
-    o     everturn.outcome_v1;
-    now_  double precision;
-    at    double precision;
-    first bigint := 0;
+    s       everturn.sessions;
+    over    everturn.sessions;  -- a life that has expired
+    p       everturn.plan_v1;
+    o       everturn.outcome_v1;
+    now_    double precision;
+    at      double precision;
+    first   bigint := 0;
+    start   bigint;  -- of the copies of summaries, which stand before the turn
+    carried bigint := greatest(r.carried, 0);
 BEGIN
     LOOP
         SELECT * INTO s FROM everturn.sessions n
@@ -1946,12 +1978,16 @@ BEGIN
         over := NULL;  -- another worker began it meanwhile: look again
     END LOOP;
     IF r.entries > 0 THEN
-        first := s.last_seq + 1;
+        first := s.last_seq + carried + 1;
+    END IF;
+    IF r.entries + carried > 0 THEN
+        start := s.last_seq + 1;
         INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
-        SELECT s.no, first + e.place - 1, first, at, e.checksum + everturn.place_v1(
-                   s.no, first + e.place - 1, first, at, coalesce(e.kind, 'message')),
+        SELECT s.no, start + e.place - 1, e.turn, at, e.checksum + everturn.place_v1(
+                   s.no, start + e.place - 1, e.turn, at, coalesce(e.kind, 'message')),
                coalesce(e.kind, 'message'), e.body
-          FROM unnest(p_bodies, p_checksums, r.kinds) WITH ORDINALITY AS e (body, checksum, kind, place);
+          FROM (SELECT b.*, CASE WHEN b.place <= carried THEN start ELSE first END AS turn
+                  FROM unnest(p_bodies, p_checksums, r.kinds) WITH ORDINALITY AS b (body, checksum, kind, place)) AS e;
     END IF;
     INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at, kept,
                                   kind, call, key, content, snapshot_id, label, seal)
@@ -1969,7 +2005,7 @@ BEGIN
                lease = coalesce(r.lease_token, t.lease)
          WHERE t.no = s.no;
     ELSE
-        PERFORM everturn.write_state_v2(s, r, p, first, p_size, at, now_);
+        PERFORM everturn.write_state_v2(s, r, p, s.last_seq + 1, p_size, at, now_);
     END IF;
     IF r.facts IS NOT NULL THEN
         UPDATE everturn.sessions t SET facts = everturn.merged_facts_v4(s, r), seal = NULL WHERE t.no = s.no;
@@ -1990,11 +2026,12 @@ CREATE OR REPLACE FUNCTION everturn.write_state_v2(
 ) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     seconds double precision := CASE WHEN r.kind = 'ttl' THEN r.seconds ELSE s.ttl END;
+    carried bigint := greatest(r.carried, 0);
 BEGIN
     UPDATE everturn.sessions t
-       SET version = s.version + 1, last_seq = s.last_seq + r.entries, head = p.head, cleared = p.cleared, floor = p.floor,
+       SET version = s.version + 1, last_seq = s.last_seq + r.entries + carried, head = p.head, cleared = p.cleared, floor = p.floor,
            kept = p.kept, messages = p.messages, bytes = s.bytes + p_size, dimension = coalesce(s.dimension, r.dimension),
-           others = s.others + r.entries - coalesce(r.messages, 0),
+           others = s.others + r.entries + carried - coalesce(r.messages, 0),
            snapshots = s.snapshots + CASE r.kind WHEN 'snapshot' THEN 1 WHEN 'delete_snapshot' THEN -1 ELSE 0 END,
            undo_steps = CASE WHEN p.undoable THEN least(s.undo_steps + 1, 10) WHEN p.undone IS NULL THEN s.undo_steps
                              ELSE s.undo_steps - 1 END,
@@ -2084,7 +2121,8 @@ BEGIN
         ELSE
             r := (p_session_ids[i], 'append', p_calls[i], p_ttl, NULL, NULL, p_versions[i], nullif(p_lives[i], ''), NULL,
                   p_issued, p_not_after[i], p_counts[i], NULL, NULL, p_counts[i], NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, p_tokens[i], nullif(p_holders[i], ''), NULL, NULL, NULL, NULL, NULL);
+                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, p_tokens[i], nullif(p_holders[i], ''), NULL, NULL, NULL, NULL, NULL,
+                  NULL);
             IF p_rest IS NOT NULL THEN
                 r := json_populate_record(r, p_rest -> (i - 1));
             END IF;

@@ -149,8 +149,20 @@ class ModelStore:
 
     # --- changes -----------------------------------------------------------------------------------------------
 
-    def append(self, name: str, entries: Sequence[Any], *, after: int | None = None, **how: Any) -> Done:
-        """Append a turn; with `after`, replace what follows that seq, in an undoable step."""
+    def append(
+        self,
+        name: str,
+        entries: Sequence[Any],
+        *,
+        after: int | None = None,
+        hides: tuple[int, int] | None = None,
+        **how: Any,
+    ) -> Done:
+        """Append a turn; with `after`, replace what follows that seq, in an undoable step.
+
+        Summaries that stand for what stays hidden are written again before the turn. `hides`: the seqs up to which all
+        is hidden, and all but summaries. (None: as far as the hidden entries tell.)
+        """
 
         def apply(session: Session) -> tuple[int, ...] | None:
             lengths = {len(entry.embedding) for entry in entries if isinstance(entry, Summary)}
@@ -164,13 +176,15 @@ class ModelStore:
             if not entries and path == session.state.path:
                 return None
             session.dimension = session.dimension or next(iter(lengths), None)
-            first = session.last_seq + 1
-            turn = tuple(Stored(seq, first, entry) for seq, entry in enumerate(entries, first))
-            session.stored |= {item.seq: item for item in turn}
-            session.last_seq += len(turn)
             before = session.state
             hidden = before.hidden & {item.seq for item in path}
-            session.state = State(path + turn, hidden)
+            place = session.last_seq + 1
+            copies = carried(before, path, entries, hides or (0, max(hidden, default=0)), place)
+            first = place + len(copies)
+            turn = tuple(Stored(seq, first, entry) for seq, entry in enumerate(entries, first))
+            session.stored |= {item.seq: item for item in copies + turn}
+            session.last_seq += len(copies + turn)
+            session.state = State(path + copies + turn, hidden)
             if after is not None:
                 self._undoable(session, "replace", before)
             return tuple(item.seq for item in turn)
@@ -462,6 +476,47 @@ def check_expected(session: Session | None, expected: Expected) -> None:
     version, life = (session.version, session.life) if session else (0, 0)
     if expected is not None and (expected[0] != version or expected[1] not in (None, life)):
         raise Refused(VersionConflict, version)
+
+
+# --- what a replace carries along -------------------------------------------------------------------------------
+
+
+def carried(
+    before: State, path: tuple[Stored, ...], entries: Sequence[Any], hides: tuple[int, int], place: int
+) -> tuple[Stored, ...]:
+    """Copies of the summaries that a replace drops, of those that stand for entries which stay hidden.
+
+    From the newest to the oldest, one is left out if those that stay tell of all that it tells of these entries, and of
+    no more that goes.
+    """
+    cleared, floor = hides
+    after = path[-1].seq if path else 0
+    dropped = [item for item in before.visible[::-1] if isinstance(item.entry, Summary) and item.seq > after]
+
+    def told(summary: Summary) -> frozenset[int]:
+        return frozenset(range(summary.covers[0], min(summary.covers[1], after) + 1))
+
+    def is_needed(summary: Summary) -> bool:
+        (first, last), stays = summary.covers, min(after, floor)
+        return cleared < stays and cleared < last and first <= stays
+
+    ages: list[tuple[Summary, Stored | None]] = [(entry, None) for entry in entries if isinstance(entry, Summary)]
+    ages += [(item.entry, item) for item in dropped]
+    ages = [(summary, item) for summary, item in ages if is_needed(summary)]
+    kept: list[Stored] = []
+    for age, (summary, item) in enumerate(ages):
+        others = [other for at, (other, _) in enumerate(ages) if at < age and told(other) >= told(summary)]
+        others = [other for other in others if told(other) > told(summary) or other.covers[1] <= summary.covers[1]]
+        others += [
+            other
+            for other, _ in ages[age + 1 :]
+            if told(other) == told(summary) and other.covers[1] < summary.covers[1]
+        ]
+        stands = summary.covers[1] <= floor
+        if item is not None and not any(other.covers[1] <= floor or not stands for other in others):
+            kept.insert(0, item)
+    hidden = {item.seq for item in path} & before.hidden
+    return tuple(replace(item, seq=seq, turn=place, hides=item.hides & hidden) for seq, item in enumerate(kept, place))
 
 
 # --- what a trim keeps, tried out one by one -------------------------------------------------------------------

@@ -44,7 +44,7 @@ from everturn import (
     Summary,
     ToolCall,
 )
-from everturn.backend import drive
+from everturn.backend import Status, drive
 from everturn.backends._shared import verification as soundness_module
 from everturn.backends.sqlite import apply_change as changes_module
 from everturn.backends.sqlite import backend as backend_module
@@ -146,7 +146,7 @@ class FlakyBackend:
         return self._answer(await self._fork(request, deadline))
 
     def _answer(self, outcome: Any) -> Any:
-        if self.lose:
+        if self.lose and outcome.status is not Status.SUMMARY_DROPPED:
             self.lose = False
             raise MemoryStoreBackendError("the reply was lost", outcome="unknown", transient=True)
         return outcome
@@ -224,6 +224,8 @@ class Walk(RuleBasedStateMachine):
         model, store = self.models[namespace], self.stores[namespace, how.store]
         expected, real_expected = self.expectation(place, how)
         model_named = {"expected": expected, "key": how.key} | named
+        if method == "replace":
+            model_named["hides"] = self.hides(place)
         try:
             done: Done | Refused = getattr(model, model_method or method)(name, *args, **model_named)
         except Refused as refused:
@@ -239,6 +241,11 @@ class Walk(RuleBasedStateMachine):
         flaky.lose = False
         self.compare(place, method, how, done, answer)
         return None if isinstance(done, Refused) else done
+
+    def hides(self, place: tuple[str, str]) -> tuple[int, int]:
+        """Read up to which seqs a session hides all, and all but summaries: the model knows entries only."""
+        query = "SELECT cleared, floor FROM sessions WHERE namespace = ? AND session_id = ? AND ended = 0"
+        return next(iter(self.sql.execute(query, place).fetchall()), (0, 0))
 
     def compare(self, place: tuple[str, str], method: str, how: How, done: Done | Refused, answer: Any) -> None:
         if isinstance(done, Refused):
@@ -551,6 +558,21 @@ class Walk(RuleBasedStateMachine):
         done = model.fold(name, summary, planned)
         self.compare(place, "fold", How(), done, answer)
 
+    @rule(
+        place=places, how=hows, most=st.integers(1, 3), where=numbers, pieces=st.lists(pieces, max_size=2), back=numbers
+    )
+    def fold_and_edit(
+        self, place: tuple[str, str], how: How, most: int, where: int, pieces: list[tuple[str, int]], back: int
+    ) -> None:
+        """A replace drops the summary of a fold, and keeps it. Mostly it goes back to an entry behind the fold."""
+        self.change(place, "append", How(), [ChatMessage("user", "on"), ChatMessage("assistant", "and on")])
+        self.change(place, "append", How(1), self.entries(self.one_length(pieces)))
+        self.fold(place, most, "", [], bool(where % 2))
+        after = self.somewhere_on_the_path(place, back % 4 + 1 if where % 5 else where)
+        self.change(place, "replace", how, self.entries(self.one_length(pieces)), model_method="append", after=after)
+        if where % 3 == 0:
+            self.change(place, "undo", How(1))
+
     @rule(place=places, most=st.integers(1, 6), which=numbers, key=st.sampled_from(["k1", "k2", "k3"]))
     def read_a_context(self, place: tuple[str, str], most: int, which: int, key: str) -> None:
         namespace, name = place
@@ -826,6 +848,7 @@ class Walk(RuleBasedStateMachine):
         namespace, name = place
         session = self.models[namespace].live(name)
         shown = [item for item in session.state.visible if isinstance(item.entry, Summary)] if session else []
+        shown = [item for item in shown if item.entry.embedding is not None]  # a fold may write one without
         store = self.stores[namespace, 0]
         wanted = self.entry("summary", number).embedding
         if shown and len(shown[0].entry.embedding) != len(wanted):

@@ -395,9 +395,6 @@ def test_what_is_no_function_is_refused(one_store: Any) -> None:
         one_store.fold("a", "a text", max_messages=1)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a replace that moves the head back before the summary leaves hidden what it stood for"
-)
 @pytest.mark.parametrize("last", [1, 2, 3])
 def test_asking_again_after_a_fold_loses_neither_the_summary_nor_what_it_stands_for(store: Any, last: int) -> None:
     say_each(store, "a", *"0123456789")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from everturn.backend import Action, Plan, State, StoredEffect, UndoStep, contains, path, stamped
-from everturn.model import MESSAGE, Snapshot
+from everturn.model import MESSAGE, SUMMARY, Snapshot
 from everturn_toy.stored import Entry, Life, Log, seqs_of, shown
 
 UNDO_STEPS = 10  # how many a session keeps
 
 
 class LifeReader:
-    """Answers the seven questions of a plan about one life. (It implements everturn.backend.Reader.)"""
+    """Answers the questions of a plan about one life. (It implements everturn.backend.Reader.)"""
 
     def __init__(self, life: Life, log: Log) -> None:
         self._life = life
@@ -28,6 +28,11 @@ class LifeReader:
     def messages_after(self, seq: int) -> int:
         on_path = seqs_of(path(self._life.state.head, self._life.jumps))
         return sum(self._log[after].kind == MESSAGE for after in on_path if after > seq and after in self._log)
+
+    def has_summary_after(self, seq: int) -> bool:
+        on_path = [one for one in seqs_of(path(self._life.state.head, self._life.jumps)) if one > seq]
+        is_lost = any(one not in self._log for one in on_path if one > self._life.state.floor)
+        return is_lost or any(self._log[one].kind == SUMMARY for one in on_path if one in self._log)
 
     def shows_summaries(self) -> bool:
         _, summaries = shown(self._life, self._log, self._life.state)
@@ -54,13 +59,14 @@ class LifeReader:
 def write(life: Life, log: Log, action: Action, plan: Plan, now: float) -> None:
     """Write all that was planned, but for the version and the record of the change."""
     version, before = life.version + 1, life.state
-    first = life.last_seq + 1
     if plan.follows is not None:
-        life.jumps.insert(0, (first, plan.follows))
-    for draft in plan.drafts:
-        life.last_seq += 1
-        life.bytes += len(draft.body)
-        log[life.last_seq] = Entry(draft.kind, first, now, draft.checksum, draft.body)
+        life.jumps.insert(0, (life.last_seq + 1, plan.follows))
+    for drafts in (plan.carried, plan.drafts):  # each a turn
+        first = life.last_seq + 1
+        for draft in drafts:
+            life.last_seq += 1
+            life.bytes += len(draft.body)
+            log[life.last_seq] = Entry(draft.kind, first, now, draft.checksum, draft.body)
     if plan.undoable:
         hidden = before.messages - plan.state.messages
         step = UndoStep(version, action.kind, plan.state.head, hidden, before)

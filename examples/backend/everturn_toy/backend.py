@@ -103,9 +103,9 @@ class ToyBackend:
             plan = plan_change(found, request.action, LifeReader(life, log))
             if isinstance(plan, Status):
                 return self._with_effect(_refusal(plan, found), found, request.action)
-            last_seq = life.last_seq
             write(life, log, request.action, plan, now)
-            outcome = self._keep(life, log, request, range(last_seq + 1, life.last_seq + 1), now)
+            written = range(life.last_seq + 1 - len(plan.drafts), life.last_seq + 1)
+            outcome = self._keep(life, log, request, written, now)
             return self._with_effect(outcome, life, request.action)
 
     async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:

@@ -66,6 +66,10 @@ class Reader(Protocol):
     def messages_after(self, seq: int) -> int:
         """Count the messages on the path after this entry."""
 
+    def has_summary_after(self, seq: int) -> bool:
+        """Whether there is a summary on the path after this entry; or an entry above the floor that is lost, which may
+        have been one."""
+
     def shows_summaries(self) -> bool:
         """Whether the trimmed part of the path has a summary, which is still shown."""
 
@@ -90,7 +94,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
 
     state: State
     drafts: tuple[Draft, ...] = ()
-    follows: int | None = None  # the entry before the first draft, where that is not the last of the log
+    follows: int | None = None  # the entry before the first that is written, where that is not the last of the log
     dimension: int | None = None
     undoable: bool = False
     undone: UndoStep | None = None
@@ -99,6 +103,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     ttl: SetTTL | None = None
     effect: StoredEffect | None = None  # the row to write, once it is stamped
     facts: Mapping[str, str] | None = None  # all that the session has from now on; None: as before
+    carried: tuple[Draft, ...] = ()  # written before `drafts`, as a turn of their own that the receipt does not name
 
 
 def plan_change(session: SessionFacts | None, action: Action, reader: Reader) -> Plan | Status:
@@ -117,35 +122,39 @@ def _append(session: SessionFacts | None, action: Append, reader: Reader) -> Pla
         state, last_seq, dimension = session.state, session.last_seq, session.dimension
     if None not in (dimension, action.dimension) and dimension != action.dimension:
         return Status.DIMENSION
+    carried = action.carried or ()
     if action.after is not None and action.after != state.head:
         if session is None or (action.after != 0 and not reader.is_on_path(action.after)):
             return Status.NOT_ON_PATH
+        hides = state.cleared < min(action.after, state.floor)
+        if action.carried is None and hides and reader.has_summary_after(action.after):
+            return Status.SUMMARY_DROPPED
         state = _moved_back(state, action.after, reader)
-    elif not action.drafts:
+    elif not action.drafts and not carried:
         return Status.UNCHANGED
-    count = len(action.drafts)
+    count = len(carried) + len(action.drafts)
+    head = last_seq + count if count else state.head
+    # Cleared and floor never lie past the head: else they would hide entries that a fork appends after it.
+    cleared, floor = min(state.cleared, head), min(state.floor, head)
     return Plan(
-        State(
-            last_seq + count if count else state.head,
-            state.cleared,
-            state.floor,
-            state.kept,
-            state.messages + action.messages,
-        ),
+        State(head, cleared, floor, state.kept, state.messages + action.messages),
         action.drafts,
         state.head if count and state.head != last_seq else None,
         action.dimension,
         action.after is not None,
+        carried=carried,
     )
 
 
 def _moved_back(state: State, after: int, reader: Reader) -> State:
-    """Move the head of a state back to `after`, an entry on its path (or 0: before all of them)."""
+    """Move the head of a state back to `after`, an entry on its path (or 0: before all of them).
+
+    Cleared and floor stay: a summary that is written behind `after` still stands for what it covers.
+    """
     kept = tuple(seq for seq in state.kept if seq <= after)
     # At or below the floor nothing but the kept messages is left: the others need not be counted.
     messages = len(kept) if after <= state.floor else state.messages - reader.messages_after(after)
-    # Cleared and floor never lie past the head: else they would hide entries that are appended after it.
-    return State(after, min(after, state.cleared), min(after, state.floor), kept, messages)
+    return msgspec.structs.replace(state, head=after, kept=kept, messages=messages)
 
 
 def _trim(session: SessionFacts | None, action: Trim, reader: Reader) -> Plan | Status:

@@ -104,6 +104,42 @@ def standing_for_hidden(summaries: Iterable[Summary], state: State) -> tuple[Sum
     return tuple(sorted(chosen, key=lambda one: (one.covers, one.seq or 0)))
 
 
+def to_carry(dropped: Iterable[Summary], given: Iterable[Summary], state: State, after: int) -> list[Summary]:
+    """Choose the summaries to write again when a replace moves the head of a state back to `after`.
+
+    `dropped` are those behind `after`, in order, and `given` those that the caller writes. A summary is chosen if it is
+    in view and stands for an entry that stays hidden, unless another does as well: a newer one that covers as much of
+    what stays. Of two that cover the same of it, the one that covers less of what goes is preferred.
+    """
+    hidden = min(after, state.floor)
+
+    def is_needed(one: Summary) -> bool:
+        return one.covers[0] <= hidden and state.cleared < min(one.covers[1], hidden) and is_in_view(one, state)
+
+    candidates = [one for one in dropped if is_needed(one)]
+    all_of_them = [*candidates, *filter(is_needed, given)]
+    return [
+        one
+        for age, one in enumerate(candidates)
+        if not any(
+            _does_as_well(other, one, state.floor, after, is_newer=place > age)
+            for place, other in enumerate(all_of_them)
+            if place != age
+        )
+    ]
+
+
+def _does_as_well(other: Summary, one: Summary, floor: int, after: int, *, is_newer: bool) -> bool:
+    """Whether a summary makes another one superfluous for the entries up to `after`."""
+    (first, last), (begin, end) = other.covers, one.covers
+    if first > begin or min(last, after) < min(end, after):
+        return False
+    if last > floor >= end:
+        return False  # it covers entries in view, and so stands for nothing yet (standing_for_hidden)
+    covers_more = first < begin or min(last, after) > min(end, after)
+    return is_newer if covers_more or last == end else last < end
+
+
 def is_fold(summary: Summary) -> bool:
     """Whether a fold wrote the summary."""
     return hides(summary.extra, summary.covers) > 0

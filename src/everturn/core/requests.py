@@ -26,12 +26,18 @@ FRONT_SUMMARIES = 2
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
-    """Write these entries as one turn. With `after`, first move the head back to that seq (undoable)."""
+    """Write these entries as one turn. With `after`, first move the head back to that seq (undoable).
+
+    `carried` are copies of summaries that stand for entries which stay hidden, and which the move would drop. They are
+    written before the turn, as a turn of their own that no receipt names. None: if the move drops a summary while
+    entries stay hidden, refuse it (SUMMARY_DROPPED).
+    """
 
     drafts: tuple[Draft, ...]
     messages: int  # how many of them are messages
     dimension: int | None = None  # of the summaries among them
     after: int | None = None
+    carried: tuple[Draft, ...] | None = None
 
     @property
     def kind(self) -> str:
@@ -204,6 +210,7 @@ class Status(Enum):
     FOLLOWED = "followed"  # turns follow what an undo would take back
     MOVED = "moved"  # a trim or fold was planned on a state that is no more
     NOT_ON_PATH = "not_on_path"  # `after` is not in the history
+    SUMMARY_DROPPED = "summary_dropped"  # a replace would drop a summary, which may stand for entries that stay hidden
     DIMENSION = "dimension"  # the session's embeddings have another length
     EXISTS = "exists"  # the session to fork into, or to restore, is there already
     SNAPSHOT_TAKEN = "snapshot_taken"  # a snapshot to restore belongs to another session here

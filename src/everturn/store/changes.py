@@ -42,14 +42,15 @@ from everturn.store.arguments import (
     checked_label,
     checked_snapshot,
 )
-from everturn.store.change_sender import DONE, ChangeSender, Expected, Leased, digests_of, new_call
+from everturn.store.carried_summaries import CarriedSummaries
+from everturn.store.change_sender import DONE, Expected, Leased, digests_of, new_call
 from everturn.store.outcomes import receipt_of, refuse
 
 LONGEST_TTL = 10**11  # seconds: three thousand years
 _NO_TURN = (str, bytes, Mapping)  # iterable, but not what was meant
 
 
-class ChangeOperations(ChangeSender):
+class ChangeOperations(CarriedSummaries):
     """The methods that change a session. Every change is all or nothing, and returns once it is kept.
 
     `key` makes the caller's own retry find the first attempt (`replayed`); `expected_version` makes the change
@@ -102,7 +103,10 @@ class ChangeOperations(ChangeSender):
     ) -> Receipt:
         """In one undoable step, make the history the path up to seq `after`, and these entries behind it.
 
-        Raises InvalidInput if `after` is neither 0 nor the seq of an entry on the path.
+        Turns up to `after` that a trim or fold hides stay hidden, and the summaries that stand for them stay, too: if
+        they are behind `after`, copies of them are written before these entries, under seqs that the receipt does not
+        name. If `after` is one of the hidden entries, such a summary may also tell of hidden ones that went. After 0
+        nothing stays. Raises InvalidInput if `after` is neither 0 nor the seq of an entry on the path.
         """
         after = checked_count(after, "after")
         return await self._append(session_id, self._encoded(entries, "entries"), after, key, expected_version, lease)
@@ -183,7 +187,10 @@ class ChangeOperations(ChangeSender):
         action = Append(drafts, messages, dimension, after)
         content = () if key is None else _content_of(action)
         request = self._request(session_id, action, key, expected, content, lease=lease)
-        outcome = await self.send_with_retries(partial(self._attempt, request))
+        if after is None:
+            outcome = await self.send_with_retries(partial(self._attempt, request))
+        else:
+            outcome = await self._send_replace(request)
         if outcome.status is not Status.APPLIED:
             self._raise_refusal(outcome, request, after)
         return receipt_of(request.session_id, outcome)

@@ -38,7 +38,7 @@ from everturn.backends.dynamodb.stored_form import (
     sk_of,
 )
 from everturn.backends.dynamodb.table import Table, gone
-from everturn.backends.dynamodb.visibility import RECENT, settle
+from everturn.backends.dynamodb.visibility import RECENT, seqs_written, settle
 from everturn.core.codec import digest
 from everturn.core.paths import Jump, Range, Reach, clip, out_of
 from everturn.transfer.session_lines import ChangePart, EffectPart, SnapshotPart
@@ -99,7 +99,7 @@ class LogReader:
         async for page in self.changes_back(RECENT):
             latest = page
             break
-        starts |= {part.first_seq for part in latest if part.first_seq <= seq < part.first_seq + part.count}
+        starts |= {written.start for written in seqs_written(latest) if seq in written}
         absent = [self._sk(ENTRIES, number(start)) for start in sorted(starts)]
         if not latest or latest[0].version != self.head.version:
             absent.append(self._sk(CHANGES, number(self.head.version)))
@@ -218,30 +218,29 @@ class LogReader:
         async for page in self.table.pages(self.pk, low, high, self.deadline, newest=True, limit=wanted, only="sk"):
             yield [int(sk_of(item).rpartition("/")[2]) for item in page]
 
-    def _summaries_of(self, change: ChangePart) -> Iterable[str]:
-        seqs = range(change.first_seq, change.first_seq + change.count)
-        return (self._sk(SUMMARY, number(seq)) for seq in reversed(seqs))
+    def _summaries_of(self, changes: Sequence[ChangePart]) -> list[str]:
+        return [self._sk(SUMMARY, number(seq)) for written in seqs_written(changes) for seq in reversed(written)]
 
-    def _snapshots_of(self, change: ChangePart) -> Iterable[str]:
-        return [self.snapshot_sk(change.snapshot_id)] if change.snapshot_id else []
+    def _snapshots_of(self, changes: Sequence[ChangePart]) -> list[str]:
+        return [self.snapshot_sk(change.snapshot_id) for change in changes if change.snapshot_id]
 
-    def _effects_of(self, change: ChangePart) -> Iterable[str]:
-        return [self.effect_sk(change.label)] if change.kind == "begin_effect" and change.label else []
+    def _effects_of(self, changes: Sequence[ChangePart]) -> list[str]:
+        return [self.effect_sk(part.label) for part in changes if part.kind == "begin_effect" and part.label]
 
     async def _counted(
         self,
         letter: str,
         wanted: int,
         called: str,
-        items_of: Callable[[ChangePart], Iterable[str]],
+        items_of: Callable[[Sequence[ChangePart]], list[str]],
         *,
         or_more: bool = False,
         only: str | None = None,
     ) -> list[Item]:
         """List the items of a kind that the head counts. Raises ValueError if some are lost.
 
-        A fault that passes, if a transaction is to be seen later: one of the latest changes, whose items `items_of`
-        names.
+        A fault that passes, if a transaction is to be seen later: one of the latest changes (newest first), whose items
+        `items_of` names.
         """
         items = await self.table.all(self.pk, *_span(self._sk(letter, "")), self.deadline, only=only)
         if len(items) == wanted or (or_more and len(items) > wanted):
@@ -250,7 +249,7 @@ class LogReader:
         latest: list[ChangePart] = []
         async for latest in self.changes_back(RECENT):  # noqa: B007 - one page of them
             break
-        names = [name for change in latest for name in items_of(change)]
+        names = items_of(latest)
         absent = [name for name in names if name not in there]
         if not latest or latest[0].version != self.head.version:
             absent.insert(0, self._sk(CHANGES, number(self.head.version)))

@@ -76,16 +76,19 @@ def after(
         head = born(request.session_id, request.life, request.ttl, now)
         writes += birth_writes(table, stored, head)
     version, before = head.version + 1, head.state
-    first = head.last_seq + 1
+    start = head.last_seq + 1
+    first = start + len(plan.carried)
     rows: list[EntryRow] = [
-        (first + index, now, draft.checksum, draft.body, draft.kind, first) for index, draft in enumerate(plan.drafts)
+        (turn + index, now, draft.checksum, draft.body, draft.kind, turn)
+        for turn, drafts in ((start, plan.carried), (first, plan.drafts))
+        for index, draft in enumerate(drafts)
     ]
-    size = sum(len(draft.body) for draft in plan.drafts)
+    size = sum(len(row[3]) for row in rows)
     apart = size > TRANSACTION_BYTES or len(rows) > APART
     blocks, chunks = block_items(pk, head.log, rows, request.call.hex(), apart=apart)
     writes += map(table.put, blocks)
     pointers = [summary_item(pk, head.log, row[0]) for row in rows if row[4] == SUMMARY_KIND]
-    jumps, jump_blocks, jump_items = _jumps(pk, head, first, plan.follows)
+    jumps, jump_blocks, jump_items = _jumps(pk, head, start, plan.follows)
     writes += map(table.put, jump_items)
     if plan.deleted is not None:
         writes.append(table.delete(pk, f"{SNAPSHOT}{head.log}/{plan.deleted}"))
@@ -127,7 +130,7 @@ def after(
         lease=lease,
         facts=head.facts if plan.facts is None else {**plan.facts},
     )
-    change = change_part(request, version, first if rows else 0, len(rows), plan.state, now)
+    change = change_part(request, version, first if plan.drafts else 0, len(plan.drafts), plan.state, now)
     writes.append(table.put(changes_item(pk, head.log, [change])))
     # One that is written and then not needed does no harm: whoever follows it looks whether a summary is there.
     staged: list[Item] = pointers if len(pointers) > POINTERS else []

@@ -34,6 +34,7 @@ class PlanFacts(msgspec.Struct):
     jumps: list[Jump]
     messages: int = 0
     has_summaries: bool = False
+    drops_summaries: bool = False
     snapshot_state: State | None = None
     version_state: State | None = None
     stored_effect: StoredEffect | None = None
@@ -43,6 +44,9 @@ class PlanFacts(msgspec.Struct):
 
     def messages_after(self, seq: int) -> int:  # noqa: ARG002 - counted for this seq
         return self.messages
+
+    def has_summary_after(self, seq: int) -> bool:  # noqa: ARG002 - looked for after this seq
+        return self.drops_summaries
 
     def shows_summaries(self) -> bool:
         return self.has_summaries
@@ -70,6 +74,8 @@ async def gather(log: LogReader, action: object, effect_item: Item | None) -> Pl
     if isinstance(action, Append) and action.after is not None:
         if head.state.floor < action.after < head.state.head and facts.is_on_path(action.after):
             facts.messages = await _count_messages(log, facts, action.after)
+        if action.carried is None and head.state.cleared < min(action.after, head.state.floor):
+            facts.drops_summaries = bool(await _summaries_on_path(log, head.state, action.after + 1, head.state.head))
     elif isinstance(action, Clear):
         if head.state.floor == head.state.head and not head.state.kept:
             facts.has_summaries = bool(await hidden_summaries(log, head.state))
@@ -97,7 +103,11 @@ async def _count_messages(log: LogReader, facts: PlanFacts, after: int) -> int:
 
 async def hidden_summaries(log: LogReader, state: State) -> list[int]:
     """List the seqs of the summaries that a state shows in the part that a trim or fold hides."""
-    found = await log.summaries(state.cleared + 1, state.floor)
+    return await _summaries_on_path(log, state, state.cleared + 1, state.floor)
+
+
+async def _summaries_on_path(log: LogReader, state: State, first: int, last: int) -> list[int]:
+    found = await log.summaries(first, last)
     if not found:
         return []
     ranges = path(state.head, await log.jumps())

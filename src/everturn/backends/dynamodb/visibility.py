@@ -6,10 +6,11 @@ that it names. `TransactGetItems` is isolated from transactions: it is refused w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from everturn.backends.dynamodb.stored_form import HEAD, Head, sk_of
 from everturn.backends.dynamodb.table import Table, gone, read_head
+from everturn.transfer.session_lines import ChangePart
 
 ITEMS = 49  # of each kind, in one request
 RECENT = 64  # changes: a transaction of one that is older is over
@@ -30,3 +31,18 @@ async def settle(
     now = read_head(head.session_id, stored)
     if now is None or now.head != head or {sk_of(item) for item in items if item} != {*seen}:
         raise gone(table.client.name)
+
+
+def seqs_written(latest: Sequence[ChangePart]) -> list[range]:
+    """Compute the seqs that each of the latest changes wrote, in their order: newest first.
+
+    The copies of summaries that a replace wrote first are no part of its receipt; they follow the change before it.
+    """
+    written: list[range] = []
+    end = 0  # of the log before the change, as far as it is known
+    for part in reversed(latest):
+        last = part.first_seq + part.count - 1 if part.count else part.state.head if part.kind == "replace" else 0
+        first = end + 1 if end and part.kind == "replace" else part.first_seq or last + 1
+        written.append(range(first, last + 1))
+        end = max(end, last)
+    return written[::-1]

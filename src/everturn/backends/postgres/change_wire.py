@@ -16,6 +16,7 @@ from everturn.backend import (
     ChangeOutcome,
     ChangeRequest,
     DeleteSnapshot,
+    Draft,
     EffectsReading,
     EndEffect,
     Fold,
@@ -78,6 +79,7 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
     effect_by: str | None = None
     effect_note: str | None = None
     facts: dict[str, str | None] | None = None
+    carried: int | None = None
 
 
 class _EffectWire(msgspec.Struct, frozen=True, gc=False):
@@ -154,9 +156,9 @@ class RequestWindow(NamedTuple):
 
 def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) -> tuple[Any, ...]:
     """Give the parameters of change_v5 that tell of the changes: those behind the namespace and before the patience."""
-    turns = [request.action.drafts if isinstance(request.action, Append | Fold) else () for request in requests]
+    turns = list(map(_written, requests))
     plain = [_is_plain(request) for request in requests]
-    # Conditions stand beside the rest, and not in it: of a plain turn the rest is empty, whatever else is sent with it.
+    # What turns expect stands beside the rest, not in it: the rest of a turn is empty, whatever it is sent along with.
     return (
         Texts([request.session_id.encode() for request in requests]),
         ByteStrings([request.call for request in requests]),
@@ -186,10 +188,17 @@ def _conditions(requests: Sequence[ChangeRequest]) -> tuple[str | None, Texts | 
     )
 
 
+def _written(request: ChangeRequest) -> tuple[Draft, ...]:
+    """All entries that a change writes, in order."""
+    action = request.action
+    if isinstance(action, Append):
+        return (*action.carried, *action.drafts) if action.carried else action.drafts
+    return action.drafts if isinstance(action, Fold) else ()
+
+
 def size_of(request: ChangeRequest) -> int:
     """Count the bytes of the entries of a change."""
-    action = request.action
-    return sum([len(draft.body) for draft in action.drafts]) if isinstance(action, Append | Fold) else 0
+    return sum([len(draft.body) for draft in _written(request)])
 
 
 def _is_plain(request: ChangeRequest) -> bool:
@@ -259,13 +268,15 @@ def _rest(request: ChangeRequest, window: RequestWindow) -> _Wire | dict[str, st
     _expect(wire, request, window)
     match action:
         case Append():
-            drafts = action.drafts
-            wire.entries = len(drafts)
+            written = _written(request)
+            wire.entries = len(action.drafts)
             wire.messages = action.messages
             wire.dimension = action.dimension
             wire.after = action.after
-            if action.messages != len(drafts):
-                wire.kinds = [draft.kind for draft in drafts]
+            if action.messages != len(written):
+                wire.kinds = [draft.kind for draft in written]
+            if action.after is not None:
+                wire.carried = -1 if action.carried is None else len(action.carried)
         case Trim(seen=seen) | Fold(seen=seen):
             if isinstance(action, Fold):
                 wire.entries, wire.messages, wire.dimension = 1, 0, action.dimension

@@ -70,14 +70,18 @@ def lease_arg(request: ChangeRequest) -> bytes | str:
 
 
 def _append(action: Append) -> list[Any]:
-    values: list[bytes | str] = [b"%d %b" % (draft.checksum, draft.body) for draft in action.drafts]
+    after: Any = b"" if action.after is None else action.after
+    drafts = action.drafts
+    if action.carried is not None:
+        after, drafts = f"{after} {len(action.carried)}", (*action.carried, *drafts)
+    values: list[bytes | str] = [b"%d %b" % (draft.checksum, draft.body) for draft in drafts]
     if action.messages < len(values):
-        values = [part for draft, value in zip(action.drafts, values, strict=True) for part in (draft.kind, value)]
+        values = [part for draft, value in zip(drafts, values, strict=True) for part in (draft.kind, value)]
     return [
-        b"" if action.after is None else action.after,
+        after,
         b"" if action.dimension is None else action.dimension,
         action.messages,
-        sum([len(draft.body) for draft in action.drafts]),
+        sum([len(draft.body) for draft in drafts]),
         *values,
     ]
 

@@ -130,14 +130,16 @@ def write_plan(db: Connection, session: SessionRow, planned: Plan, request: Chan
     """Write the plan: entries and pointers, then the session's row, then the record of the change."""
     now = float(now)  # as it is read again, which the checksums of rows depend on
     version = session.version + 1
-    first, count = (session.last_seq + 1, len(planned.drafts)) if planned.drafts else (0, 0)
+    start, last_seq = session.last_seq + 1, session.last_seq + len(planned.carried) + len(planned.drafts)
+    first, count = (start + len(planned.carried), len(planned.drafts)) if planned.drafts else (0, 0)
     base, size = session.number << 32, session.bytes
     last_jump, undo_steps, snapshots = session.last_jump, session.undo_steps, session.snapshots
     if planned.follows is not None:
-        last_jump = insert_jumps(db, base, [(first, planned.follows)], last_jump)
-    for row in packed(first, planned.drafts):
-        size += row.size
-        insert_row(db, session.number, row, first, now)
+        last_jump = insert_jumps(db, base, [(start, planned.follows)], last_jump)
+    for turn, drafts in ((start, planned.carried), (first, planned.drafts)):
+        for row in packed(turn, drafts):
+            size += row.size
+            insert_row(db, session.number, row, turn, now)
     if planned.undoable:
         undo_steps = _push_undo(db, session, planned.state, request.action.kind, version)
     if planned.undone is not None:
@@ -164,7 +166,7 @@ def write_plan(db: Connection, session: SessionRow, planned: Plan, request: Chan
     if expires_at is not None and planned.ttl is None and session.expires_at is not None:
         expires_at = max(expires_at, session.expires_at)  # a change by a clock that is behind does not shorten the TTL
     dimension = session.dimension or planned.dimension
-    changing = (version, session.last_seq + count, planned.state, size, dimension, ttl, expires_at)
+    changing = (version, last_seq, planned.state, size, dimension, ttl, expires_at)
     found_by = session.facts_text if planned.facts is None else encode_facts(planned.facts)
     beside = (session.forked_from, snapshots, undo_steps, last_jump, found_by, effects_there)
     store(

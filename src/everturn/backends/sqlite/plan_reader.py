@@ -27,20 +27,33 @@ class PlanReader:
         return seq in PathWalk(self._db, self._session, self._session.state.head)
 
     def messages_after(self, seq: int) -> int:
+        return self._count("count_messages", seq + 1)[0]
+
+    def _count(self, what: str, low: int) -> tuple[int, int]:
+        """Count entries on the path from a seq on, and the seqs there."""
         base, head = self._session.base, self._session.state.head
-        ranges = PathWalk(self._db, self._session, head).down_to(seq + 1)
-        count = 0
-        for first, last in clip(ranges, seq + 1, head):
-            low = base + earliest_start(first, ranges)
-            count += self._db.value(SQL["count_messages"], (low, base + first, base + last))
-        return count
+        ranges = PathWalk(self._db, self._session, head).down_to(low)
+        count = seqs = 0
+        for first, last in clip(ranges, low, head):
+            start = base + earliest_start(first, ranges)
+            count += self._db.value(SQL[what], (start, base + first, base + last))
+            seqs += last - first + 1
+        return count, seqs
+
+    def has_summary_after(self, seq: int) -> bool:
+        if self._has_summary(seq + 1, self._session.state.head):
+            return True
+        there, seqs = self._count("count_entries", max(seq, self._session.state.floor) + 1)
+        return there < seqs
 
     def shows_summaries(self) -> bool:
-        base, state = self._session.base, self._session.state
-        walk = PathWalk(self._db, self._session, state.head)
-        trimmed = (base + state.cleared + 1, base + state.floor)
-        refuse_misplaced_summaries(self._db, *trimmed)
-        return any(seq in walk for (seq,) in self._db.execute(SQL["summaries_between"], trimmed))
+        return self._has_summary(self._session.state.cleared + 1, self._session.state.floor)
+
+    def _has_summary(self, first: int, last: int) -> bool:
+        base, head = self._session.base, self._session.state.head
+        walk = PathWalk(self._db, self._session, head)
+        refuse_misplaced_summaries(self._db, base + first, base + last)
+        return any(seq in walk for (seq,) in self._db.execute(SQL["summaries_between"], (base + first, base + last)))
 
     def snapshot(self, snapshot_id: str) -> State | None:
         return snapshot_state(self._db, self._session, snapshot_id)

@@ -52,14 +52,17 @@ SELECT 'entry ' || e.seq || ' was written at another time than the first of its 
   FROM entries e JOIN entries f ON f.id = :low + e.turn
  WHERE e.id BETWEEN :low AND :high AND (f.turn, f.created_at) IS NOT (e.turn, e.created_at)
 
--- wrong_order: turns must follow each other; the last one must reach the end of the log, if it is recent enough to be remembered for sure
+-- wrong_order: turns must follow each other; the last one must reach the end of the log, if it is recent enough to be remembered for sure (copies of summaries stand before the turn of a replace, and at the end if it has no entries)
 SELECT 'version ' || version || ' is said to have written entries ' || first_seq || ' to ' || (first_seq + count - 1)
   FROM (SELECT c.version, c.first_seq, c.count, lead(c.first_seq) OVER (ORDER BY c.id) AS following,
                s.last_seq + 1 AS beyond, s.version - :remembered AS forgotten
           FROM changes c JOIN sessions s ON s.no = :no
-         WHERE c.id BETWEEN :low AND :high AND (c.count <> 0 OR c.first_seq <> 0))
+         WHERE c.id BETWEEN :low AND :high AND (c.count <> 0 OR c.first_seq <> 0)) w
  WHERE first_seq < 1 OR count < 1 OR first_seq + count > ifnull(following, beyond)
     OR following IS NULL AND version > forgotten AND first_seq + count <> beyond
+       AND NOT EXISTS (SELECT 1 FROM changes r
+                        WHERE r.id BETWEEN :low + w.version + 1 AND :high AND r.kind = 'replace' AND r.count = 0
+                          AND ifnull(r.head + 1, beyond) = beyond)
 
 -- wrong_returns: where all changes are remembered, a snapshot that one of them returned to or deleted must have been taken by an earlier one
 SELECT 'version ' || c.version || ' names the snapshot ' || c.snapshot_id || ', which no change took'

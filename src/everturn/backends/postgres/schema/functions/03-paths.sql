@@ -117,12 +117,32 @@ $$;
 -- Whether a trim that left this state hid summaries, which it still shows.
 CREATE OR REPLACE FUNCTION everturn.has_hidden_summaries_v1(s everturn.sessions) RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN everturn.has_summary_v5(s.no, everturn.ranges_v1(s, s.head, s.cleared + 1, s.floor, NULL));
+END
+$$;
+
+-- Whether there is a summary on the path after an entry; or an entry above the floor that is lost, which may have been one.
+CREATE OR REPLACE FUNCTION everturn.has_summary_after_v5(s everturn.sessions, p_seq bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 DECLARE
-    r everturn.ranges_v1 := everturn.ranges_v1(s, s.head, s.cleared + 1, s.floor, NULL);
+    r everturn.ranges_v1 := everturn.ranges_v1(s, s.head, greatest(p_seq, s.floor) + 1, s.head, NULL);
+BEGIN
+    RETURN everturn.has_summary_v5(s.no, everturn.ranges_v1(s, s.head, p_seq + 1, s.head, NULL))
+        OR r.size > (SELECT count(*)
+                       FROM unnest(r.firsts, r.lasts) AS part (first, last)
+                      CROSS JOIN LATERAL (SELECT FROM everturn.entries e
+                                           WHERE e.session = s.no AND e.seq BETWEEN part.first AND part.last OFFSET 0) AS e);
+END
+$$;
+
+-- Whether there is a summary in these ranges.
+CREATE OR REPLACE FUNCTION everturn.has_summary_v5(p_session bigint, r everturn.ranges_v1) RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM unnest(r.firsts, r.lasts) AS part (first, last)
                     CROSS JOIN LATERAL (SELECT FROM everturn.entries e
-                                         WHERE e.session = s.no AND e.kind = 'summary' AND e.kind <> 'message'
+                                         WHERE e.session = p_session AND e.kind = 'summary' AND e.kind <> 'message'
                                            AND e.seq BETWEEN part.first AND part.last OFFSET 0) AS e);
 END
 $$;

@@ -5,8 +5,9 @@
 CREATE OR REPLACE FUNCTION everturn.plan_v1(s everturn.sessions, r everturn.request_v1) RETURNS everturn.plan_v1
 LANGUAGE plpgsql AS $$
 DECLARE
-    p    everturn.plan_v1;
-    step everturn.undo_steps;
+    p       everturn.plan_v1;
+    step    everturn.undo_steps;
+    written bigint := r.entries + greatest(r.carried, 0);  -- entries
 BEGIN
     p.head := coalesce(s.head, 0);
     p.cleared := coalesce(s.cleared, 0);
@@ -27,24 +28,29 @@ BEGIN
                 p.refusal := 'not_on_path';
                 RETURN p;
             END IF;
+            IF r.carried < 0 AND s.others > 0 AND s.cleared < least(r.after, s.floor)
+               AND everturn.has_summary_after_v5(s, r.after) THEN
+                p.refusal := 'summary_dropped';
+                RETURN p;
+            END IF;
             p.kept := ARRAY(SELECT seq FROM unnest(s.kept) AS seq WHERE seq <= r.after ORDER BY seq);
             p.messages := s.messages - cardinality(s.kept) + cardinality(p.kept) - everturn.messages_v1(
                 s.no, everturn.ranges_v1(s, s.head, greatest(r.after, s.floor) + 1, s.head, NULL));
-            -- The floor never lies past the head: else it would hide entries that are appended there in a fork.
             p.head := r.after;
-            p.cleared := least(r.after, s.cleared);
-            p.floor := least(r.after, s.floor);
-        ELSIF r.entries = 0 THEN
+        ELSIF written = 0 THEN
             p.refusal := 'unchanged';
         END IF;
         p.undoable := r.after IS NOT NULL;
         p.messages := p.messages + r.messages;
-        IF r.entries > 0 THEN
+        IF written > 0 THEN
             IF p.head <> coalesce(s.last_seq, 0) THEN
                 p.follows := p.head;
             END IF;
-            p.head := coalesce(s.last_seq, 0) + r.entries;
+            p.head := coalesce(s.last_seq, 0) + written;
         END IF;
+        -- The floor never lies past the head: else it would hide entries that are appended there in a fork.
+        p.cleared := least(p.head, p.cleared);
+        p.floor := least(p.head, p.floor);
     WHEN 'trim', 'fold' THEN
         IF r.kind = 'trim' AND (s.no IS NULL OR r.floor IS NULL) THEN
             p.refusal := 'unchanged';

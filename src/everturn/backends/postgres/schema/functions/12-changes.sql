@@ -8,13 +8,15 @@ CREATE OR REPLACE FUNCTION everturn.apply_v2(
     p_namespace text, r everturn.request_v1, p_bodies text[], p_checksums bigint[], p_size bigint, p_now double precision
 ) RETURNS everturn.outcome_v1 LANGUAGE plpgsql AS $$
 DECLARE
-    s     everturn.sessions;
-    over  everturn.sessions;  -- a life that has expired
-    p     everturn.plan_v1;
-    o     everturn.outcome_v1;
-    now_  double precision;
-    at    double precision;
-    first bigint := 0;
+    s       everturn.sessions;
+    over    everturn.sessions;  -- a life that has expired
+    p       everturn.plan_v1;
+    o       everturn.outcome_v1;
+    now_    double precision;
+    at      double precision;
+    first   bigint := 0;
+    start   bigint;  -- of the copies of summaries, which stand before the turn
+    carried bigint := greatest(r.carried, 0);
 BEGIN
     LOOP
         SELECT * INTO s FROM everturn.sessions n
@@ -85,12 +87,16 @@ BEGIN
         over := NULL;  -- another worker began it meanwhile: look again
     END LOOP;
     IF r.entries > 0 THEN
-        first := s.last_seq + 1;
+        first := s.last_seq + carried + 1;
+    END IF;
+    IF r.entries + carried > 0 THEN
+        start := s.last_seq + 1;
         INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
-        SELECT s.no, first + e.place - 1, first, at, e.checksum + everturn.place_v1(
-                   s.no, first + e.place - 1, first, at, coalesce(e.kind, 'message')),
+        SELECT s.no, start + e.place - 1, e.turn, at, e.checksum + everturn.place_v1(
+                   s.no, start + e.place - 1, e.turn, at, coalesce(e.kind, 'message')),
                coalesce(e.kind, 'message'), e.body
-          FROM unnest(p_bodies, p_checksums, r.kinds) WITH ORDINALITY AS e (body, checksum, kind, place);
+          FROM (SELECT b.*, CASE WHEN b.place <= carried THEN start ELSE first END AS turn
+                  FROM unnest(p_bodies, p_checksums, r.kinds) WITH ORDINALITY AS b (body, checksum, kind, place)) AS e;
     END IF;
     INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at, kept,
                                   kind, call, key, content, snapshot_id, label, seal)
@@ -108,7 +114,7 @@ BEGIN
                lease = coalesce(r.lease_token, t.lease)
          WHERE t.no = s.no;
     ELSE
-        PERFORM everturn.write_state_v2(s, r, p, first, p_size, at, now_);
+        PERFORM everturn.write_state_v2(s, r, p, s.last_seq + 1, p_size, at, now_);
     END IF;
     IF r.facts IS NOT NULL THEN
         UPDATE everturn.sessions t SET facts = everturn.merged_facts_v4(s, r), seal = NULL WHERE t.no = s.no;
@@ -129,11 +135,12 @@ CREATE OR REPLACE FUNCTION everturn.write_state_v2(
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     seconds double precision := CASE WHEN r.kind = 'ttl' THEN r.seconds ELSE s.ttl END;
+    carried bigint := greatest(r.carried, 0);
 BEGIN
     UPDATE everturn.sessions t
-       SET version = s.version + 1, last_seq = s.last_seq + r.entries, head = p.head, cleared = p.cleared, floor = p.floor,
+       SET version = s.version + 1, last_seq = s.last_seq + r.entries + carried, head = p.head, cleared = p.cleared, floor = p.floor,
            kept = p.kept, messages = p.messages, bytes = s.bytes + p_size, dimension = coalesce(s.dimension, r.dimension),
-           others = s.others + r.entries - coalesce(r.messages, 0),
+           others = s.others + r.entries + carried - coalesce(r.messages, 0),
            snapshots = s.snapshots + CASE r.kind WHEN 'snapshot' THEN 1 WHEN 'delete_snapshot' THEN -1 ELSE 0 END,
            undo_steps = CASE WHEN p.undoable THEN least(s.undo_steps + 1, 10) WHEN p.undone IS NULL THEN s.undo_steps
                              ELSE s.undo_steps - 1 END,
@@ -223,7 +230,8 @@ BEGIN
         ELSE
             r := (p_session_ids[i], 'append', p_calls[i], p_ttl, NULL, NULL, p_versions[i], nullif(p_lives[i], ''), NULL,
                   p_issued, p_not_after[i], p_counts[i], NULL, NULL, p_counts[i], NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, p_tokens[i], nullif(p_holders[i], ''), NULL, NULL, NULL, NULL, NULL);
+                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, p_tokens[i], nullif(p_holders[i], ''), NULL, NULL, NULL, NULL, NULL,
+                  NULL);
             IF p_rest IS NOT NULL THEN
                 r := json_populate_record(r, p_rest -> (i - 1));
             END IF;
