@@ -24,6 +24,7 @@ import msgspec
 from everturn import events
 from everturn.backends._shared.connection_watch import ConnectionWatch
 from everturn.backends.dynamodb import errors
+from everturn.backends.dynamodb.stored_form import Item
 from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import MemoryStoreBackendError
 
@@ -108,18 +109,22 @@ class DynamoDBClient:
         self._answered()
         return answer
 
-    def send_unawaited(self, operation: str, made: Callable[[Any], Parameters | None], known: Any) -> None:
-        """Send a conditional request that nobody waits for, made of what is known.
+    def send_unawaited(
+        self, operation: str, parameters: Parameters | None, again: Callable[[Item | None], Parameters | None]
+    ) -> None:
+        """Send a conditional request that nobody waits for.
 
-        If the condition is not met it is made again, of the stored item, until `made` returns None. Raises
+        If its condition is not met, `again` makes the next one of the stored item, until it returns None. Raises
         MemoryStoreBackendError if the store is closed.
         """
         if self._closed:
             raise errors.closed(self.name)
-        self._threads().submit(self._run_until, operation, made, known)
+        self._threads().submit(self._run_until, operation, parameters, again)
 
-    def _run_until(self, operation: str, made: Callable[[Any], Parameters | None], known: Any) -> None:
-        while (parameters := made(known)) is not None:
+    def _run_until(
+        self, operation: str, parameters: Parameters | None, again: Callable[[Item | None], Parameters | None]
+    ) -> None:
+        while parameters is not None:
             self._count(operation)
             try:
                 self._run(operation, parameters)
@@ -127,7 +132,7 @@ class DynamoDBClient:
                 error = errors.from_driver(exc, self.name, writes=True)
                 if not isinstance(error, errors.ConditionNotMet):
                     return
-                known = error.items[0]
+                parameters = again(error.items[0])
             else:
                 return
 

@@ -64,7 +64,9 @@ async def compact(table: Table, session_id: str, now: float, deadline: float, *,
                 break
             try:
                 if drop_undo and head.undo:
-                    stored = await _write_head(table, place, stored, msgspec.structs.replace(head, undo=()), [], deadline)
+                    stored = await _write_head(
+                        table, place, stored, msgspec.structs.replace(head, undo=()), [], deadline
+                    )
                     head = stored.head
                 log = LogReader(table, head, deadline)
                 needed = await _needed(log)
@@ -107,9 +109,7 @@ async def _needed(log: LogReader) -> Reach:
     return Reach(merge([*found.whole, (head.last_seq + 1, 2**53)]), found.summaries, [])
 
 
-async def _publish(
-    table: Table, place: QueuePlace, stored: StoredHead, needed: Reach, deadline: float
-) -> StoredHead:
+async def _publish(table: Table, place: QueuePlace, stored: StoredHead, needed: Reach, deadline: float) -> StoredHead:
     """Let the head say which entries are left. From then on nobody returns to a version that shows others."""
     head = msgspec.structs.replace(stored.head, needed=stored.head.needed + 1)
     pk = table.key_of(head.session_id)

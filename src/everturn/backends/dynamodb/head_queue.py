@@ -228,7 +228,9 @@ class QueuePlace:
         memory.name, memory.turns = urandom(6).hex(), 0
         values = {":place": {"L": [{"S": memory.name}]}, ":none": {"L": []}}
         begun = time.monotonic()
-        stored = await self._change("SET waiting = list_append(if_not_exists(waiting, :none), :place)", IS_THERE, values)
+        stored = await self._change(
+            "SET waiting = list_append(if_not_exists(waiting, :none), :place)", IS_THERE, values
+        )
         took = time.monotonic() - begun
         memory.trip = (memory.trip + took) / 2 if memory.trip else took
         return stored

@@ -180,15 +180,15 @@ class Table:
     def leave_queue(self, pk: str, place: str, waiting: Sequence[str]) -> None:
         """Take a place out of the queue of a head. Nobody waits for it, and it may go wrong."""
 
-        def made(known: Item | Sequence[str] | None) -> dict[str, Any] | None:
-            """A list has no name for what is in it: it is taken out by its index, if it is there still."""
-            names = waiting_in(known or {}) if known is not waiting else waiting
+        def without_place(names: Sequence[str]) -> dict[str, Any] | None:
+            # By its index, if it is there still: DynamoDB removes nothing from a list by its value.
             if place not in names:
                 return None
             at = f"waiting[{names.index(place)}]"
             return self._update((pk, HEAD), f"REMOVE {at}", f"{at} = :place", {":place": {"S": place}})
 
-        self.client.send_unawaited("update_item", made, waiting)
+        first, again = without_place(waiting), lambda stored: without_place(waiting_in(stored or {}))
+        self.client.send_unawaited("update_item", first, again)
 
     def _update(self, key: tuple[str, str], expression: str, condition: str, values: dict[str, Any]) -> dict[str, Any]:
         told = {"TableName": self._name, "Key": _key(*key), "UpdateExpression": expression}

@@ -97,7 +97,7 @@ PRIVATE = (
 @registry.clause(
     "looks-private",
     "Text that looks like a card number, an address, a password or a key comes back as it was, or is refused.",
-    incident="Sixteen digits are masked as a card before they are stored: so is the order number that the agent asks for.",
+    incident="Sixteen digits are masked as a card before they are stored: so is the order number that the agent needs.",
 )
 def looks_private(kit: Kit) -> None:
     round_trip(kit, ["before", *PRIVATE, "after"], "text that looks private", may_refuse=True)

@@ -97,7 +97,7 @@ def replace_with_nothing(kit: Kit) -> None:
 @registry.clause(
     "replace-back",
     "Setting messages to what they were before somebody else changed them sets them again.",
-    incident="'Nothing has changed, skip the write': compared with what this worker wrote last, not with what is there.",
+    incident="'Nothing has changed, skip the write': compared with what this worker wrote last, not with the store.",
     needs=["replace"],
     since=2,
 )

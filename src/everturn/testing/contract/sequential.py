@@ -92,7 +92,7 @@ TOOL_CALL = {"name": "look_up", "args": {"order": 1234, "exact": True}, "id": "c
 )
 def fields(kit: Kit) -> None:
     store, session = kit.borrow(), kit.session()
-    stored = (
+    stored: tuple[SentMessage, ...] = (
         SentMessage(
             "user", "where is it?", {"name": "ada", "id": "m-1", "metadata": {"score": 0.5, "tags": ["a", None]}}
         ),

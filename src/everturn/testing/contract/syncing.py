@@ -130,7 +130,7 @@ def _spread(kit: Kit, states: Sequence[DiskState]) -> Sequence[DiskState]:
 @registry.clause(
     "sync-fails",
     "An append whose sync failed is an error: what the disk did not take is not acknowledged.",
-    incident="except OSError: pass, around fsync, for a network disk that had none: a failing disk eats a week of chats.",
+    incident="except OSError: pass, around fsync, for a network disk without it: a failing disk eats a week of chats.",
     needs=NEEDS,
 )
 def sync_fails(kit: Kit) -> None:

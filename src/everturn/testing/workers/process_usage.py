@@ -16,7 +16,10 @@ _TASKS, _MEMORY = Path("/proc/self/task"), Path("/proc/self/statm")
 
 
 def measure() -> Usage:
-    """Count after a garbage collection, and after what was freed has gone back to the system. Without /proc, threads are those of Python, and memory is the most it had."""
+    """Count handles, threads and memory of this process, after a garbage collection that gives memory back.
+
+    Without /proc, threads are those of Python, and memory is the most that the process ever had.
+    """
     gc.collect()
     _trim()
     threads = len(list(_TASKS.iterdir())) if _TASKS.is_dir() else threading.active_count()
