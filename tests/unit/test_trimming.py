@@ -131,7 +131,7 @@ def test_the_plan_is_the_same_if_only_what_is_asked_for_is_told(
                 item.tokens if is_kept or planner.counts_tokens else 0,
             )
         )
-    assert planner.cut(len(messages)) == oracle(headers, floor=floor, **given_bounds)  # type: ignore[arg-type]  # drawn
+    assert planner.cut(len(headers)) == oracle(headers, floor=floor, **given_bounds)  # type: ignore[arg-type]  # drawn
 
 
 def test_the_plan_is_fixed_as_soon_as_enough_is_known() -> None:
