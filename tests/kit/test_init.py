@@ -190,6 +190,7 @@ def test_a_home_that_is_none_is_refused(check: Check, stores: str) -> None:
 
 OWN_NAMES = """
 import json
+from abc import ABC, abstractmethod
 
 
 class Notes:
@@ -204,6 +205,11 @@ class Notes:
         with open(self.path, "a+") as file:
             file.seek(0)
             return [message for named, message in map(json.loads, file) if named == chat]
+
+
+class Abstract(Notes, ABC):
+    @abstractmethod
+    def push(self, chat, message): ...
 
 
 class Awaited(Notes):
@@ -228,6 +234,14 @@ def test_a_store_with_names_of_its_own_gets_a_class_to_fill_in(check: Check, tmp
     target.write_text(text, "utf-8")
     done = check("memory_target:factory", "--quick", "--clause", "store-and-retrieve", "--clause", "another-process")
     assert "2 clauses offered, all hold" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_class_that_cannot_be_looked_at_is_left_to_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_abstract_names.py").write_text(OWN_NAMES, "utf-8")
+    text = source(look_at("own_abstract_names:Abstract"), "files")
+    assert "no shape was seen" in text
+    assert "Adapted" not in text
 
 
 def test_a_class_to_fill_in_awaits_and_closes_as_the_store_does(

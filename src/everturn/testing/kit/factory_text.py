@@ -38,7 +38,7 @@ _SERVER: dict[Home, str] = {"redis": "redis_url", "postgres": "postgres_url"}
 class Store(msgspec.Struct, frozen=True):
     """A store that was named: `package.module:Class`, or a function that opens one. `shape` is None if it has none.
 
-    `methods` are the public ones of the class, each with whether it is awaited. Empty: the class is not known.
+    `methods` are the public ones of the class, each with whether it is awaited. Empty: they could not be seen.
     """
 
     module: str
@@ -82,7 +82,7 @@ def look_at(text: str) -> Store:
     unknown = any(_meaning(one.name) == "" and one.name not in _GIVEN for one in required)
     by_address = unknown and callable(getattr(found, "from_conn_string", None))
     has_setup = callable(getattr(found, "setup", None))
-    return Store(module_name, name, parameters, _shape_of(found), _methods_of(found), by_address, has_setup)
+    return Store(module_name, name, parameters, *_seen_in(found), by_address, has_setup)
 
 
 def home_of(store: Store) -> Home | None:
@@ -288,24 +288,21 @@ def _is_required(one: inspect.Parameter) -> bool:
     return one.default is inspect.Parameter.empty and one.kind not in varying
 
 
-def _shape_of(found: Callable[..., Any]) -> type[Shape] | None:
-    """Find the shape of the objects of a class, by an empty one; a function says by its annotation what it returns."""
+def _seen_in(found: Callable[..., Any]) -> tuple[type[Shape] | None, dict[str, bool]]:
+    """Find the shape of the objects of a class, by an empty one, and its public methods: whether each is awaited.
+
+    A function says by its annotation what it returns. No methods are told of an abstract class, or of one whose
+    attributes need __init__: a run may recognise it all the same.
+    """
     made: Any = found if inspect.isclass(found) else getattr(found, "__annotations__", {}).get("return")
     if not inspect.isclass(made):
-        return None
+        return None, {}
     try:
-        return shape_of(object.__new__(made))
-    except Exception:  # noqa: BLE001 - an abstract class, or one whose attributes need __init__: no shape is told
-        return None
-
-
-def _methods_of(found: Callable[..., Any]) -> dict[str, bool]:
-    """List the public methods of a class, and whether each is awaited; of a function, those of its result."""
-    made: Any = found if inspect.isclass(found) else getattr(found, "__annotations__", {}).get("return")
-    if not inspect.isclass(made):
-        return {}
+        shape = shape_of(object.__new__(made))
+    except Exception:  # noqa: BLE001 - whatever it is, it is no empty object
+        return None, {}
     named = inspect.getmembers(made, inspect.isfunction)
-    return {name: inspect.iscoroutinefunction(method) for name, method in named if not name.startswith("_")}
+    return shape, {name: inspect.iscoroutinefunction(method) for name, method in named if not name.startswith("_")}
 
 
 def _wrapped(text: str) -> list[str]:
