@@ -38,7 +38,7 @@ MEMORIES = 4096
 
 
 class Memory(msgspec.Struct):
-    """Memory of a process of a session that others write, too. All of it may be wrong."""
+    """Memory that one process has of a session that others write, too. All of it may be wrong."""
 
     name: str = ""  # its place in the queue, if it is still there
     turns: int = 0  # written at that place, since `begun`
