@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn.cli.app import GROUPS
+import everturn
+from everturn.cli.app import GROUPS, OTHER_WORDS
 from tests.cli.conftest import CUSTOMER, Run
 
 COMMANDS = [name for commands in GROUPS.values() for name in commands]
@@ -43,6 +44,32 @@ def test_a_session_that_is_not_there_comes_with_near_names(run: Run, url: str) -
     for command in (["show"], ["log"], ["snapshots"], ["tail"], ["diff"], ["undo"], ["snapshot"]):
         words = [*command, url, "custmer-42", *(["1"] if command == ["diff"] else [])]
         refused(run(*words), "no session 'custmer-42'", "'customer-42'")
+
+
+def test_a_session_like_no_other_comes_with_some_that_are_there(run: Run, url: str) -> None:
+    refused(run("show", url, "xyz"), "no session 'xyz'; there are others, as: 'customer-42'")
+
+
+def test_in_an_empty_store_no_session_is_named(run: Run, tmp_path: Path) -> None:
+    with everturn.open(f"sqlite:///{tmp_path / 'empty.db'}"):
+        pass
+    refused(run("show", tmp_path / "empty.db", "xyz"), "no session 'xyz': it never was")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("shw", "show"), ("find", "serve"), ("delete", "erase"), ("ls", "sessions")]
+)
+def test_a_command_that_is_none_comes_with_the_one_that_was_meant(run: Run, word: str, meant: str) -> None:
+    refused(run(word, "x.db"), f"'{word}' is none; did you mean ", meant, "everturn --help")
+
+
+def test_words_of_other_tools_lead_to_commands_and_are_none() -> None:
+    assert set(OTHER_WORDS.values()) <= set(COMMANDS)
+    assert not set(OTHER_WORDS) & set(COMMANDS)
+
+
+def test_a_word_like_no_command_is_refused(run: Run) -> None:
+    refused(run("xyzzy"), "'xyzzy' is none; everturn --help")
 
 
 def test_a_snapshot_that_is_not_there_comes_with_those_that_are(run: Run, url: str) -> None:

@@ -186,3 +186,70 @@ def test_a_home_that_is_none_is_refused(check: Check, stores: str) -> None:
     done = check("--init", f"{stores}:ByUrl", "--kept-in", "paper")
     assert (done.returncode, "files, redis, postgres, memory; not 'paper'" in done.stderr) == (2, True), done.stderr
     assert not (ROOT / "memory_target.py").exists()
+
+
+OWN_NAMES = """
+import json
+from abc import ABC, abstractmethod
+
+
+class Notes:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def push(self, chat: str, message: dict) -> None:
+        with open(self.path, "a") as file:
+            file.write(json.dumps([chat, message]) + "\\n")
+
+    def pull(self, chat: str) -> list:
+        with open(self.path, "a+") as file:
+            file.seek(0)
+            return [message for named, message in map(json.loads, file) if named == chat]
+
+
+class Abstract(Notes, ABC):
+    @abstractmethod
+    def push(self, chat, message): ...
+
+
+class Awaited(Notes):
+    async def push(self, chat, message): ...
+    async def close(self): ...
+"""
+
+
+def test_a_store_with_names_of_its_own_gets_a_class_to_fill_in(check: Check, tmp_path: Path) -> None:
+    (tmp_path / "own_names.py").write_text(OWN_NAMES, "utf-8")
+    done = check("--init", "own_names:Notes")
+    assert "Notes: none of its methods has a name that the kit knows\n" in done.stdout
+    target = tmp_path / "memory_target.py"
+    text = target.read_text("utf-8")
+    assert "# it has pull, push" in text
+    for says, filled in (
+        ("FILL IN: store", 'self.store.push(session_id, {"role": role, "content": content})'),
+        ("FILL IN: return", "return self.store.pull(session_id)"),
+    ):
+        (line,) = (line for line in text.splitlines() if says in line)
+        text = text.replace(line.strip(), filled)
+    target.write_text(text, "utf-8")
+    done = check("memory_target:factory", "--quick", "--clause", "store-and-retrieve", "--clause", "another-process")
+    assert "2 clauses offered, all hold" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_class_that_cannot_be_looked_at_is_left_to_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_abstract_names.py").write_text(OWN_NAMES, "utf-8")
+    text = source(look_at("own_abstract_names:Abstract"), "files")
+    assert "no shape was seen" in text
+    assert "Adapted" not in text
+
+
+def test_a_class_to_fill_in_awaits_and_closes_as_the_store_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_awaited_names.py").write_text(OWN_NAMES, "utf-8")
+    text = source(look_at("own_awaited_names:Awaited"), "files")
+    compile(text, "Awaited", "exec")
+    assert "    async def add_message(self, session_id, role, content):\n" in text
+    assert "    async def close(self):\n        await self.store.close()\n" in text

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from everturn import ChatMessage, Record, Summary, ToolCall
+from everturn.core.trimming import Header, TrimCut, TrimPlanner
 from tests.model.model_store import Stored
 from tests.tiers import examples
 
@@ -39,3 +42,13 @@ entries_of_turns = st.one_of(
     st.sampled_from(IDS).map(lambda name: ChatMessage("user", [{"type": "tool_result", "tool_use_id": name}])),
     st.sampled_from([ToolCall("f", {}), Record("note", 1), Summary("s", (1.0,), (1, 1))]),
 )
+
+
+def plan_trim(
+    headers: Sequence[Header], *, floor: int, max_messages: int | None, max_tokens: int | None, keep_system: bool
+) -> TrimCut | None:
+    """Plan a trim from all headers, oldest first."""
+    planner = TrimPlanner(floor=floor, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system)
+    for header in reversed(headers):
+        planner.add(header)
+    return planner.cut()

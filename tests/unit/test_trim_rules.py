@@ -13,7 +13,7 @@ from everturn.core import trimming
 from everturn.core.trimming import Header
 from tests.model.model_store import Stored, trimmed
 from tests.tiers import examples
-from tests.unit.examples import conversations, few, many
+from tests.unit.examples import conversations, few, many, plan_trim
 
 limits = st.none() | st.integers(0, 12)
 
@@ -26,9 +26,8 @@ def headers_of(visible: list[Stored], count: Any) -> list[Header]:
     messages = [(msgspec.structs.replace(item.entry, seq=item.seq), item.turn) for item in visible]
     return [
         trimming.header(entry, turn, count(entry) if count else 0)
-        if isinstance(entry, ChatMessage)
-        else Header(entry.seq, turn, "other")
         for entry, turn in messages
+        if isinstance(entry, ChatMessage)
     ]
 
 
@@ -46,9 +45,7 @@ def test_a_trim_keeps_the_most_whole_turns_that_fit_and_no_result_without_its_ca
     # Below the last cut only what it kept is visible: summaries and system messages.
     visible = [item for item in visible if item.seq > floor or stays_below(item.entry)]
     headers = headers_of(visible, tokens)
-    cut = trimming.plan_trim(
-        headers, floor=floor, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system
-    )
+    cut = plan_trim(headers, floor=floor, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system)
     hidden = trimmed(visible, max_messages, max_tokens, tokens, keep_system=keep_system)
     if cut is None:
         assert hidden == set()
@@ -74,25 +71,23 @@ def stays_below(entry: Any) -> bool:
 @given(visible=conversations())
 def test_a_trim_that_everything_fits_changes_nothing(visible: list[Stored]) -> None:
     headers = headers_of(visible, None)
-    assert trimming.plan_trim(headers, floor=0, max_messages=100, max_tokens=None, keep_system=False) is None
+    assert plan_trim(headers, floor=0, max_messages=100, max_tokens=None, keep_system=False) is None
 
 
 def test_the_last_turn_stays_however_little_room_there_is() -> None:
-    headers = [Header(1, 1, "message"), Header(2, 2, "message"), Header(3, 2, "message")]
-    cut = trimming.plan_trim(headers, floor=0, max_messages=0, max_tokens=None, keep_system=True)
+    headers = [Header(1, 1), Header(2, 2), Header(3, 2)]
+    cut = plan_trim(headers, floor=0, max_messages=0, max_tokens=None, keep_system=True)
     assert cut == trimming.TrimCut(1, (), 1)
 
 
 def test_an_id_used_again_belongs_to_the_nearest_call_before() -> None:
     call, result = frozenset({"call_0"}), frozenset({"call_0"})
     headers = [
-        Header(1, 1, "message", calls=call),
-        Header(2, 2, "message", results=result),
-        Header(3, 2, "message", calls=call),
-        Header(4, 3, "message", results=result),
+        Header(1, 1, calls=call),
+        Header(2, 2, results=result),
+        Header(3, 2, calls=call),
+        Header(4, 3, results=result),
     ]
-    assert trimming.plan_trim(headers, floor=0, max_messages=3, max_tokens=None, keep_system=True) is None
-    headers[1] = Header(2, 2, "message")
-    assert trimming.plan_trim(headers, floor=0, max_messages=3, max_tokens=None, keep_system=True) == trimming.TrimCut(
-        1, (), 1
-    )
+    assert plan_trim(headers, floor=0, max_messages=3, max_tokens=None, keep_system=True) is None
+    headers[1] = Header(2, 2)
+    assert plan_trim(headers, floor=0, max_messages=3, max_tokens=None, keep_system=True) == trimming.TrimCut(1, (), 1)

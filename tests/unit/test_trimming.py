@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn import ChatMessage, InvalidInput
-from everturn.core.trimming import Header, TrimCut, TrimPlanner, counted, plan_trim
-from everturn.model import MESSAGE
+from everturn.core.trimming import Header, TrimCut, TrimPlanner, counted
 from tests.tiers import examples
+from tests.unit.examples import plan_trim
 
 EXAMPLES = 800 if os.environ.get("EVERTURN_DEEP") == "1" else examples(250)
 settings.register_profile("trimming", max_examples=EXAMPLES, derandomize=True, deadline=None, database=None)
@@ -26,10 +26,9 @@ IDS = ("c1", "c2", "c3")
 
 
 def oracle(
-    headers: Sequence[Header], *, floor: int, max_messages: int | None, max_tokens: int | None, keep_system: bool
+    messages: Sequence[Header], *, floor: int, max_messages: int | None, max_tokens: int | None, keep_system: bool
 ) -> TrimCut | None:
     """Look at everything, several times."""
-    messages = [item for item in headers if item.kind == MESSAGE]
     stay = {item.seq for item in messages if item.system and keep_system}
     count = len(stay)
     tokens = sum(item.tokens for item in messages if item.seq in stay)
@@ -72,7 +71,7 @@ def turns_backwards(messages: Sequence[Header]) -> Iterable[list[Header]]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Header], int]:
-    """Visible headers and the floor. Turns begin with any kind; ids are used again; results lack calls, calls results;
+    """Visible headers and the floor. Ids are used again; results lack calls, calls results;
     of turns some entries are gone (a replace cuts inside of one), and below the floor any may have been kept."""
     headers: list[Header] = []
     seq = 0
@@ -84,7 +83,6 @@ def histories(draw: st.DrawFn) -> tuple[list[Header], int]:
                 Header(
                     seq,
                     turn,
-                    draw(st.sampled_from([MESSAGE, MESSAGE, MESSAGE, "summary"])),
                     draw(st.sampled_from([False, False, False, True])),
                     draw(some_ids),
                     draw(some_ids),
@@ -118,8 +116,7 @@ def test_the_plan_is_the_same_if_only_what_is_asked_for_is_told(
     """Tokens, turns, ids and older messages are left out, or wrong, as soon as the planner says that they may be."""
     headers, floor = history
     planner = TrimPlanner(floor=floor, **given_bounds)  # type: ignore[arg-type]  # drawn
-    messages = [item for item in headers if item.kind == MESSAGE]
-    for item in reversed(messages):
+    for item in reversed(headers):
         if not planner.wants_more:
             break
         is_kept = item.system and given_bounds["keep_system"]
@@ -128,14 +125,13 @@ def test_the_plan_is_the_same_if_only_what_is_asked_for_is_told(
             Header(
                 item.seq,
                 item.turn if planner.wants_turns else 77,
-                MESSAGE,
                 item.system,
                 item.calls if asked else frozenset(),
                 item.results if asked else frozenset(),
                 item.tokens if is_kept or planner.counts_tokens else 0,
             )
         )
-    assert planner.cut(len(messages)) == oracle(headers, floor=floor, **given_bounds)  # type: ignore[arg-type]  # drawn
+    assert planner.cut(len(headers)) == oracle(headers, floor=floor, **given_bounds)  # type: ignore[arg-type]  # drawn
 
 
 def test_the_plan_is_fixed_as_soon_as_enough_is_known() -> None:

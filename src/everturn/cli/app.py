@@ -6,6 +6,7 @@ Each command is a function of another module. That module is imported when the c
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import everturn as package
+from everturn.errors import InvalidInput
 
 # A new command: a function in a module beside this one, and its name here, with `module:function`.
 GROUPS: dict[str, dict[str, str]] = {
@@ -56,6 +58,27 @@ GROUPS: dict[str, dict[str, str]] = {
     "Read": {"docs": "docs:docs"},
 }
 COMMANDS = {name: place for commands in GROUPS.values() for name, place in commands.items()}
+# Words of other tools, for the command that does it here.
+OTHER_WORDS = {
+    **dict.fromkeys(("ls", "list"), "sessions"),
+    **dict.fromkeys(("cat", "get", "history", "info", "messages", "view"), "show"),
+    **dict.fromkeys(("changes", "graph", "versions"), "log"),
+    **dict.fromkeys(("find", "grep", "inspect", "search", "ui", "web"), "serve"),
+    **dict.fromkeys(("branch", "clone"), "fork"),
+    **dict.fromkeys(("checkout", "reset", "restore", "revert"), "rollback"),
+    **dict.fromkeys(("checkpoint", "save", "tag"), "snapshot"),
+    **dict.fromkeys(("del", "delete", "remove", "rm"), "erase"),
+    **dict.fromkeys(("expire", "ttl"), "set-ttl"),
+    **dict.fromkeys(("cleanup", "prune"), "retain"),
+    **dict.fromkeys(("gc", "vacuum"), "compact"),
+    **dict.fromkeys(("create", "migrate"), "init"),
+    **dict.fromkeys(("contract", "test"), "check"),
+    **dict.fromkeys(("health", "status"), "doctor"),
+    "dump": "export",
+    "load": "import",
+    "try": "demo",
+    "watch": "tail",
+}
 TITLE = "Agent memory that cannot lose a turn: look inside, take it back, prove it."
 SETTINGS: dict[str, Any] = {
     "rich_markup_mode": None,  # plain help, like a manual page: it can be piped, and examples keep their lines
@@ -90,6 +113,15 @@ class CommandList(TyperGroup):
         if cmd_name not in self.commands:
             self.commands[cmd_name] = _imported(cmd_name)
         return self.commands[cmd_name]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the arguments begin with. Raises InvalidInput, with near names, if it is none."""
+        name = args[0] if args else ""
+        if name not in COMMANDS and name[:1].isalpha() and not ctx.resilient_parsing:  # that is a shell's completion
+            near = [OTHER_WORDS[name]] if name in OTHER_WORDS else get_close_matches(name, COMMANDS)
+            hint = f"did you mean {' or '.join(near)}? " if near else ""
+            raise InvalidInput(f"{name!r} is none; {hint}everturn --help lists them", path="command")
+        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         lines = ["Usage: everturn COMMAND URL ...", "", TITLE, ""]

@@ -106,18 +106,20 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def session_in(store: MemoryStore, session_id: str) -> SessionInfo:
-    """The facts of a session. Raises SessionNotFound, with similar ids in its message."""
+    """The facts of a session. Raises SessionNotFound, with similar ids in its message, or with some that are there."""
     try:
         return store.info(session_id)
     except SessionNotFound as error:
-        near = _similar(store, session_id)
-        if not near:
+        near, others = _similar(store, session_id)
+        if not near and not others:
             raise
-        names = ", ".join(repr(name) for name in near)
-        raise SessionNotFound(f"there is no session {session_id!r}; similar: {names}", session_id=session_id) from error
+        told = "similar" if near else "there are others, as"
+        names = ", ".join(repr(name) for name in near or others)
+        raise SessionNotFound(f"there is no session {session_id!r}; {told}: {names}", session_id=session_id) from error
 
 
-def _similar(store: MemoryStore, session_id: str) -> list[str]:
+def _similar(store: MemoryStore, session_id: str) -> tuple[list[str], list[str]]:
+    """Find ids that are like this one, and the first of those that are there."""
     names: dict[str, None] = {}
     for prefix in (session_id[:3], ""):
         page = store.sessions(prefix, limit=MOST_NAMES)
@@ -125,7 +127,7 @@ def _similar(store: MemoryStore, session_id: str) -> list[str]:
     folded = {name.casefold(): name for name in names}
     close = difflib.get_close_matches(session_id.casefold(), folded, n=3, cutoff=0.6)
     begin = [name for name in names if name.startswith(session_id)][:3]
-    return list(dict.fromkeys([*begin, *(folded[name] for name in close)]))[:5]
+    return list(dict.fromkeys([*begin, *(folded[name] for name in close)]))[:5], list(names)[:3]
 
 
 def snapshot_in(store: MemoryStore, session_id: str, name: str, option: str = "") -> Snapshot:

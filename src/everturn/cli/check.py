@@ -178,7 +178,8 @@ def _init(target: str | None, kept_in: str | None) -> None:
         text = blank(_asked_shape() if asked else None)
     else:
         store = look_at(target)
-        typer.echo(f"{store.name}: {store.shape.name if store.shape else 'its shape is not to be seen in the class'}")
+        unseen = "none of its methods has a name that the kit knows" if store.is_adapted else "its shape is not seen"
+        typer.echo(f"{store.name}: {store.shape.name if store.shape else unseen}")
         home = kept_in or home_of(store)
         if home is None and asked:
             home = typer.prompt("What is it kept in? files, redis, postgres or memory", default="files")

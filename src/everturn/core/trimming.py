@@ -16,7 +16,7 @@ import msgspec
 
 from everturn.core.tool_calls import SYSTEM_ROLES, calls_in, results_in
 from everturn.errors import InvalidInput
-from everturn.model import MESSAGE, ChatMessage
+from everturn.model import ChatMessage
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):
@@ -24,7 +24,6 @@ class Header(msgspec.Struct, frozen=True, gc=False):
 
     seq: int
     turn: int  # seq of the first entry of its turn
-    kind: str = MESSAGE
     system: bool = False
     calls: frozenset[str] = frozenset()
     results: frozenset[str] = frozenset()
@@ -237,7 +236,6 @@ def header(message: ChatMessage, turn: int, tokens: int = 0, size: int = 0) -> H
     return Header(
         message.seq or 0,
         turn,
-        MESSAGE,
         message.role in SYSTEM_ROLES,
         _NONE if plain else frozenset(calls_in(message)),
         _NONE if plain else frozenset(results_in(message)),
@@ -260,19 +258,3 @@ def counted(count_tokens: Callable[[ChatMessage], int], message: ChatMessage) ->
             f"returned {tokens!r} for a message; a count is a whole number of at least 0", path="count_tokens"
         )
     return tokens
-
-
-def plan_trim(
-    headers: Sequence[Header],
-    *,
-    floor: int,
-    max_messages: int | None,
-    max_tokens: int | None,
-    keep_system: bool,
-) -> TrimCut | None:
-    """Plan a trim from all headers, oldest first. Returns None if everything fits already. (Rules: TrimPlanner.)"""
-    planner = TrimPlanner(floor=floor, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system)
-    for item in reversed(headers):
-        if item.kind == MESSAGE:
-            planner.add(item)
-    return planner.cut()

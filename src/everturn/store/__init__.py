@@ -32,6 +32,7 @@ options.py         options that every store has, read and checked
 arguments.py       checks of arguments
 runtime.py         how a store waits: by blocking its thread, or for an event loop
 change_sender.py   one change: its request, its call id, its answer
+carried_summaries.py  a replace that would drop summaries
 retries.py         one request, sent until it is answered or its time is up
 outcomes.py        a backend's answer as the receipt or the error that callers see
 own_thread.py      a function in a thread of its own, for the asynchronous store

@@ -162,7 +162,8 @@ class ChangeOperations(CarriedSummaries):
         self, entries: object, path: str, encode: Callable[[Any, str, int], codec.Draft] = codec.encode
     ) -> tuple[codec.Draft, ...]:
         if type(entries) is not list and (isinstance(entries, _NO_TURN) or not isinstance(entries, Iterable)):
-            raise InvalidInput(f"must be a list of entries, not {type(entries).__name__}", path=path)
+            told = f"must be a list, also of one entry ([...]), not {type(entries).__name__}"
+            raise InvalidInput(told, path=path)
         limit = self.settings.max_message_bytes
         return tuple([encode(entry, f"{path}[{index}]", limit) for index, entry in enumerate(entries)])
 

@@ -43,7 +43,7 @@ def refuse(outcome: ChangeOutcome, request: ChangeRequest | ForkRequest, *, name
         case Status.NO_SNAPSHOT:
             raise no_snapshot(session_id, named)
         case Status.NO_VERSION:
-            raise no_version(session_id, named)
+            raise no_version(session_id, named, "at" if isinstance(request, ForkRequest) else "to")
         case Status.KEY_REUSED:
             raise _key_reused(session_id, outcome)
         case Status.NOTHING_TO_UNDO:
@@ -102,10 +102,10 @@ def no_snapshot(session_id: str, snapshot: str) -> SnapshotNotFound:
     )
 
 
-def no_version(session_id: str, version: object) -> InvalidInput:
-    """Make the error for a version that cannot be read."""
+def no_version(session_id: str, version: object, path: str = "at") -> InvalidInput:
+    """Make the error for a version that cannot be read. `path` is the argument that names it."""
     return InvalidInput(
         f"session {session_id!r} cannot be read at version {version}: it was never reached, or has been reclaimed; "
         "a snapshot keeps a state for good",
-        path="at",
+        path=path,
     )

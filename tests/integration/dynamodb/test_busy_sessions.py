@@ -5,6 +5,7 @@ The other is faster each time, as a lone writer is: it has the new head in its h
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -186,15 +187,36 @@ def test_a_change_that_is_refused_leaves_the_queue(opened: Opened) -> None:
 def test_a_change_that_gives_up_leaves_the_queue(opened: Opened) -> None:
     store, faster = opened(timeout=30), opened(timeout=30)
     say(store, "first")
-    client = store._operations.backend.client
-    key = (store._operations.backend.table.key_of("a"), HEAD)
-    place = {":place": {"L": [{"S": "another"}]}}
-    client._driver.update_item(
-        TableName=client.table,
-        Key={"pk": {"S": key[0]}, "sk": {"S": key[1]}},
-        UpdateExpression="SET waiting = :place",
-        ExpressionAttributeValues=place,
-    )
+    put_first(store, "another")
     with gives_up_after(1, faster), pytest.raises(MemoryStoreBackendError, match="other writers"):
         say(faster, "second")
     wait_until(lambda: waiting(store) == ["another"])
+
+
+@pytest.mark.usefixtures("slow_to_give_up")
+def test_a_change_that_is_cancelled_leaves_the_queue(opened: Opened, url: str) -> None:
+    store = opened(timeout=30)
+    say(store, "first")
+    put_first(store, "another")
+
+    async def story() -> None:
+        async with await everturn.open_async(url, timeout=60) as slower:
+            change = asyncio.ensure_future(say(slower, "second"))
+            await asyncio.to_thread(wait_until, lambda: len(waiting(store)) == 2)
+            change.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await change
+            await asyncio.to_thread(wait_until, lambda: waiting(store) == ["another"])
+
+    asyncio.run(story())
+
+
+def put_first(store: Any, place: str) -> None:
+    """Let a place of another process be the first of the queue."""
+    client = store._operations.backend.client
+    client._driver.update_item(
+        TableName=client.table,
+        Key={"pk": {"S": session_key("", "a")}, "sk": {"S": HEAD}},
+        UpdateExpression="SET waiting = :place",
+        ExpressionAttributeValues={":place": {"L": [{"S": place}]}},
+    )

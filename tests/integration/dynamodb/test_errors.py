@@ -438,3 +438,13 @@ def test_a_password_in_an_endpoint_is_refused_and_not_shown(endpoint: str) -> No
     with pytest.raises(InvalidInput, match="endpoint") as caught:
         everturn.open(f"dynamodb://everturn?region=us-east-1&endpoint={endpoint}")
     assert "pass-word" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_request_that_its_store_was_closed_under_makes_no_driver(url: str) -> None:
+    """Nobody would close it."""
+    store = everturn.open(url)
+    opened = store._operations.backend.client
+    store.close()
+    with pytest.raises(MemoryStoreBackendError, match="is closed"):
+        opened._run("get_item", {})
+    assert opened._driver is None

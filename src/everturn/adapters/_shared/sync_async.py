@@ -81,13 +81,6 @@ class CallRunner:
         """Whether the caller's store is a MemoryStore."""
         return self._blocking is not None
 
-    @property
-    def blocking_store(self) -> MemoryStore:
-        """The caller's MemoryStore. Raises Unsupported over an AsyncMemoryStore, which needs its event loop."""
-        if self._blocking is None:
-            raise self._needs_a_loop()
-        return self._blocking
-
     def _needs_a_loop(self) -> Unsupported:
         return Unsupported(
             f"this {self._adapter} is over an AsyncMemoryStore: use its async methods, call the blocking ones "

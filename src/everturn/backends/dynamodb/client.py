@@ -151,11 +151,14 @@ class DynamoDBClient:
             self.watch.answered()
 
     def _run(self, operation: str, parameters: Parameters) -> Answer:
-        if self._driver is None:
+        driver = self._driver
+        if driver is None:
             # In the thread: it may ask the network for credentials, and the deadline holds for that, too.
             with self._making:
-                self._driver = self._driver or driver_of(self.address)
-        answer: Answer = getattr(self._driver, operation)(**parameters)
+                if self._closed:  # since this request was submitted: nobody would close another driver
+                    raise errors.closed(self.name)
+                driver = self._driver = self._driver or driver_of(self.address)
+        answer: Answer = getattr(driver, operation)(**parameters)
         return answer
 
     def _wait(self, future: Future[Answer], deadline: float, *, writes: bool) -> Answer:

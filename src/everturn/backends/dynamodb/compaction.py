@@ -68,6 +68,7 @@ async def compact(table: Table, session_id: str, now: float, deadline: float, *,
                         table, place, stored, msgspec.structs.replace(head, undo=()), [], deadline
                     )
                     head = stored.head
+                drop_undo = False  # steps that others make from now on stay
                 log = LogReader(table, head, deadline)
                 needed = await _needed(log)
                 victims = await _victims(log, needed)

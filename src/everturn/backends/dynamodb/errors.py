@@ -246,11 +246,6 @@ def is_contended(error: MemoryStoreBackendError) -> bool:
     return _cause_means(error, CONTENDED)
 
 
-def is_absent(error: MemoryStoreBackendError) -> bool:
-    """Say whether there is no such table."""
-    return _cause_means(error, NO_TABLE)
-
-
 def is_unsupported(error: MemoryStoreBackendError) -> bool:
     """Say whether the operation is not known there: a stand-in has not all of them."""
     told = error.__cause__

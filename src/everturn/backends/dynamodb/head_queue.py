@@ -23,7 +23,7 @@ import msgspec
 from everturn.backends.dynamodb import errors
 from everturn.backends.dynamodb.stored_form import HEAD, StoredHead
 from everturn.backends.dynamodb.table import IS_THERE, Table, read_head
-from everturn.errors import MemoryStoreBackendError, MemoryStoreError
+from everturn.errors import MemoryStoreBackendError
 
 RUNNING = "*"  # ends the name of a place that has been kept for the next change of its process
 RUN_TURNS, LEAST_TURNS, RUN_SECONDS = 24, 3, 0.3  # of all runs of a queue together; of one; how long one goes on
@@ -38,7 +38,7 @@ MEMORIES = 4096
 
 
 class Memory(msgspec.Struct):
-    """Memory of a process about a session that others write, too. All of it may be out of date."""
+    """Memory that one process has of a session that others write, too. All of it may be wrong."""
 
     name: str = ""  # its place in the queue, if it is still there
     turns: int = 0  # written at that place, since `begun`
@@ -122,7 +122,7 @@ class QueuePlace:
         """Leave the queue at the end, unless the place was kept by a write, or one may have been applied."""
         try:
             yield
-        except MemoryStoreError as exc:
+        except BaseException as exc:  # also a task that is cancelled: others would wait for its place
             if getattr(exc, "outcome", "") != "unknown":
                 self._leave()
             raise
@@ -226,6 +226,8 @@ class QueuePlace:
     async def _enter(self) -> StoredHead | None:
         memory = self._memory
         memory.name, memory.turns = urandom(6).hex(), 0
+        if self._latest is not None:  # as it will be: a task that is cancelled meanwhile leaves the place again
+            self._latest = msgspec.structs.replace(self._latest, waiting=(*self._latest.waiting, memory.name))
         values = {":place": {"L": [{"S": memory.name}]}, ":none": {"L": []}}
         begun = time.monotonic()
         stored = await self._change(

@@ -22,7 +22,6 @@ from everturn.backends.dynamodb.entry_blocks import (
 )
 from everturn.backends.dynamodb.stored_form import (
     CHANGES,
-    CHUNK,
     EFFECT,
     ENTRIES,
     JUMPS,
@@ -357,10 +356,6 @@ def _span(prefix: str) -> tuple[str, str]:
 def log_span(letter: str, log: str) -> tuple[str, str]:
     """Bound the `sk` of all items of a kind in a log."""
     return _span(f"{letter}{log}/")
-
-
-LETTERS = (CHANGES, ENTRIES, EFFECT, JUMPS, "K", NEEDED, SNAPSHOT, SUMMARY, CHUNK)
-"""Kinds of items that a log has."""
 
 
 def clipped(ranges: Iterable[Range], first: int, last: int) -> list[Range]:

@@ -248,11 +248,6 @@ class Table:
         }
         return {"Update": changed | _conditional(f"tag = :tag AND {condition}", values)}
 
-    def check_head(self, pk: str, before: StoredHead) -> dict[str, Any]:
-        """Make a check for a transaction: the head is as it was planned on."""
-        checked = _conditional("tag = :tag", {":tag": {"B": before.tag}})
-        return {"ConditionCheck": {"TableName": self._name, "Key": _key(pk, HEAD), **checked}}
-
     async def pause(self, tries: int, deadline: float) -> None:
         """Wait before a request is sent again: longer each time, and never past the deadline. At random: several that
         met wait differently."""

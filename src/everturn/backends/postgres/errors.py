@@ -126,7 +126,7 @@ def from_driver(exc: BaseException, name: str, *, sent: bool) -> MemoryStoreBack
         return _error(
             f"{name}: the driver failed ({_text(exc)})", "unknown" if sent else "not_written", transient=False
         )
-    what = "the connection broke" if sent or state else "it cannot be reached"
+    what = "the connection broke" if sent or state else "it cannot be reached; is it up, and the address right?"
     return _error(f"{name}: {what} ({_text(exc)})", "unknown" if sent else "not_written", transient=_may_pass(exc))
 
 

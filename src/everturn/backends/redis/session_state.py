@@ -33,9 +33,8 @@ from everturn.core.signal_exceptions import is_interruption
 from everturn.model import SessionInfo
 
 T = TypeVar("T")
-EntriesToCome: TypeAlias = Literal[
-    "1", "f", ""
-]  # which entries come along: all of the window, those of the front, none
+# Which entries come along with the state: all of the window, those of the front, none.
+EntriesToCome: TypeAlias = Literal["1", "f", ""]
 
 NEVER = 2**62  # no seq or version is as high, and a stream's id can be
 PAGE = 500  # rows of a part in one reply

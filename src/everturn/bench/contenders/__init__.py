@@ -11,7 +11,6 @@ caller's work. Encoding and writing is the store's work and is timed. Each store
 the bare driver is set to the durability everturn promises (WAL, synchronous=FULL).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -34,13 +33,6 @@ class Contender(Protocol):
 
     def close(self) -> None:
         """Let go of the file or the server."""
-
-
-class AppendsFromTasks(Contender, Protocol):
-    """A store on a server, which many tasks of one event loop can use at once."""
-
-    def append_from_tasks(self, ids: Sequence[str], *, turns: int) -> float:
-        """Append `turns` turns to each of these sessions, a task for each, all at once: the seconds for all of it."""
 
 
 @dataclass(frozen=True)

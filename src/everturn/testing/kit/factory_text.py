@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -36,12 +36,16 @@ _SERVER: dict[Home, str] = {"redis": "redis_url", "postgres": "postgres_url"}
 
 
 class Store(msgspec.Struct, frozen=True):
-    """A store that was named: `package.module:Class`, or a function that opens one. `shape` is None if it has none."""
+    """A store that was named: `package.module:Class`, or a function that opens one. `shape` is None if it has none.
+
+    `methods` are the public ones of the class, each with whether it is awaited. Empty: they could not be seen.
+    """
 
     module: str
     name: str
     parameters: tuple[inspect.Parameter, ...]
     shape: type[Shape] | None = None
+    methods: Mapping[str, bool] = {}
     by_address: bool = False  # it has a from_conn_string, and its own parameters cannot be filled
     has_setup: bool = False
 
@@ -50,6 +54,11 @@ class Store(msgspec.Struct, frozen=True):
         """Whether an object of it is one session."""
         own = any(one.name in _SESSION and one.default is inspect.Parameter.empty for one in self.parameters)
         return own or (self.shape is not None and self.shape.per_session)
+
+    @property
+    def is_adapted(self) -> bool:
+        """Whether its own methods are called by a class to fill in: none of them has a name that the kit knows."""
+        return self.shape is None and bool(self.methods) and not self.per_session
 
 
 def look_at(text: str) -> Store:
@@ -73,7 +82,7 @@ def look_at(text: str) -> Store:
     unknown = any(_meaning(one.name) == "" and one.name not in _GIVEN for one in required)
     by_address = unknown and callable(getattr(found, "from_conn_string", None))
     has_setup = callable(getattr(found, "setup", None))
-    return Store(module_name, name, parameters, _shape_of(found), by_address, has_setup)
+    return Store(module_name, name, parameters, *_seen_in(found), by_address, has_setup)
 
 
 def home_of(store: Store) -> Home | None:
@@ -101,13 +110,20 @@ def source(store: Store, home: Home) -> str:
         takes.append(f"{server}: str")
     # What a factory takes is tested, so it takes no more than it hands on.
     takes += [f"{name}: float | None = None" for name in _GIVEN if any(f"{name}=" in line for line in call)]
-    shape = f"its shape is {store.shape.name}" if store.shape else f"{FILL_IN}: no shape was seen; it needs {_SHAPES}"
+    if store.is_adapted:
+        call = [call[0].replace("return", "store =", 1), *call[1:], "    return Adapted(store)"]
+        shape = f"none of its methods has a name that the kit knows: {FILL_IN} the two methods below"
+    elif store.shape is None:
+        shape = f"{FILL_IN}: no shape was seen; it needs {_SHAPES}"
+    else:
+        shape = f"its shape is {store.shape.name}"
     head = f'"""Points the contract kit at {store.name}: everturn check memory_target:factory --quick\n\n'
     head += "\n".join(_wrapped(f"{shape[0].upper()}{shape[1:]}."))
     body = [
         f'{head}\n"""\n',
         "from pathlib import Path\n",
         f"from {store.module} import {store.name}\n\n",
+        *([_adapter(store)] if store.is_adapted else []),
         f"def factory({', '.join(takes)}):",
         f'    """Open the store at `where`, {_ABOUT[home]}"""',
         *(f"    # {note}" for note in _notes(store, home, "\n".join(call))),
@@ -148,6 +164,36 @@ def factory({takes}):
 # factory.processes = False        it lives in memory, and in one process, by nature
 # factory.message = MyMessage      called with role and content, makes what the store takes
 '''
+
+
+ADAPTER = '''class Adapted:
+    """{name} under names that the kit knows. If yours stores several messages in one call, name the methods
+    add_messages(self, session_id, messages) and get_history(self, session_id) instead: messages are dicts then, too.
+    """
+
+    def __init__(self, store):
+        self.store = store  # it has {methods}
+
+    {define} add_message(self, session_id, role, content):
+        raise NotImplementedError("FILL IN: store this message by a method of self.store")
+
+    {define} get_conversation(self, session_id):
+        raise NotImplementedError("FILL IN: return the messages, oldest first, as dicts with role and content")
+{close}
+'''
+CLOSE = """
+    {define} close(self):
+        {word}self.store.close()
+"""
+
+
+def _adapter(store: Store) -> str:
+    """Write a class that calls a store's own methods, to fill in."""
+    awaits = {True: ("async def", "await "), False: ("def", "")}
+    closes = store.methods.get("close")
+    close = "" if closes is None else CLOSE.format(define=awaits[closes][0], word=awaits[closes][1])
+    define = awaits[any(store.methods.values())][0]
+    return ADAPTER.format(name=store.name, methods=", ".join(store.methods), define=define, close=close)
 
 
 def _notes(store: Store, home: Home, call: str) -> Iterator[str]:
@@ -242,15 +288,21 @@ def _is_required(one: inspect.Parameter) -> bool:
     return one.default is inspect.Parameter.empty and one.kind not in varying
 
 
-def _shape_of(found: Callable[..., Any]) -> type[Shape] | None:
-    """Find the shape of the objects of a class, by an empty one; a function says by its annotation what it returns."""
+def _seen_in(found: Callable[..., Any]) -> tuple[type[Shape] | None, dict[str, bool]]:
+    """Find the shape of the objects of a class, by an empty one, and its public methods: whether each is awaited.
+
+    A function says by its annotation what it returns. No methods are told of an abstract class, or of one whose
+    attributes need __init__: a run may recognise it all the same.
+    """
     made: Any = found if inspect.isclass(found) else getattr(found, "__annotations__", {}).get("return")
     if not inspect.isclass(made):
-        return None
+        return None, {}
     try:
-        return shape_of(object.__new__(made))
-    except Exception:  # noqa: BLE001 - an abstract class, or one whose attributes need __init__: no shape is told
-        return None
+        shape = shape_of(object.__new__(made))
+    except Exception:  # noqa: BLE001 - whatever it is, it is no empty object
+        return None, {}
+    named = inspect.getmembers(made, inspect.isfunction)
+    return shape, {name: inspect.iscoroutinefunction(method) for name, method in named if not name.startswith("_")}
 
 
 def _wrapped(text: str) -> list[str]:

@@ -68,8 +68,9 @@ class LocalInstance:
         if shape is None:
             raise TargetError(
                 f"the factory made a {type(example).__module__}.{type(example).__qualname__}, which has none of the "
-                f"shapes that the kit knows: {', '.join(one.methods() for one in SHAPES)}. "
-                "everturn docs contract says where they are described"
+                f"pairs of methods that the kit knows: {', '.join(one.methods() for one in SHAPES)}. Give it one of "
+                "these (everturn check --init package.module:Class writes such a class); everturn docs contract says "
+                "where they are described"
             )
         self._awaited = looping or is_awaited(example, shape)
         self._per_session = shape.per_session or "session_id" in offer.options
