@@ -54,7 +54,7 @@ class World:
         self.random = random.Random(seed)
         self.trip, self.held = trip, held
         self.sent: Counter[str] = Counter()
-        self.conflicts = 0
+        self.conflicts = self.requests = 0
         self._busy: dict[tuple[str, str], float] = {}
 
     def _takes(self) -> float:
@@ -69,7 +69,10 @@ class World:
         hold = takes * self.held if operation == "transact_write_items" else 0.0
         await asyncio.sleep((takes - hold) / 2)
         keys = _keys_of(operation, parameters)
-        if any(self._busy.get(key, 0) > _now[0] for key in keys) and operation in ("transact_write_items", "update_item"):
+        if any(self._busy.get(key, 0) > _now[0] for key in keys) and operation in (
+            "transact_write_items",
+            "update_item",
+        ):
             self.conflicts += 1
             await asyncio.sleep((takes - hold) / 2)
             if operation == "update_item":
@@ -197,7 +200,7 @@ def main() -> None:
             "dynamodb", region_name="us-east-1", endpoint_url=server.endpoint
         )
         time.monotonic = _virtual
-        import everturn.store.aio as aio
+        from everturn.store import aio
 
         for kind in vars(aio).values():
             if isinstance(kind, type) and "clock" in vars(kind):
@@ -220,12 +223,11 @@ def main() -> None:
                 conflicts += world.conflicts
             done = sum(map(len, all_taken))
             trips = sorted(one / arguments.trip for each in all_taken for one in each)
-            print(
-                f"{writers} writers: {requests / done:.2f} requests a turn; in round trips: median {statistics.median(trips):.1f}, "
-                f"p99 {trips[int(len(trips) * 0.99)]:.0f}, worst {trips[-1]:.0f}; conflicts {conflicts / done:.2f}; "
-                f"{ {k: round(v / done, 2) for k, v in kinds.items()} }",
-                flush=True,
-            )
+            late = f"p99 {trips[int(len(trips) * 0.99)]:.0f}, worst {trips[-1]:.0f}"
+            waits = f"in round trips: median {statistics.median(trips):.1f}, {late}"
+            each = {name: round(count / done, 2) for name, count in kinds.items()}
+            told = f"{writers} writers: {requests / done:.2f} requests a turn; {waits}"
+            print(f"{told}; conflicts {conflicts / done:.2f}; {each}", flush=True)
 
 
 if __name__ == "__main__":

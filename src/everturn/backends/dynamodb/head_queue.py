@@ -285,5 +285,5 @@ def _turns_of_a_run(waiting: Sequence[str]) -> int:
 
 
 def _usual(known: float, seconds: float) -> float:
-    """Learn how long something takes. One that took long counts little: who expects too much sleeps through its turn."""
+    """Learn how long something takes. A long one counts little: who expects too much sleeps through its turn."""
     return min(seconds, known + (seconds - known) / 8) if known else seconds
