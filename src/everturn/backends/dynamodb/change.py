@@ -159,8 +159,7 @@ class ChangeWriter:
             return self._answer(again, seen)
         version, life = (living.version, living.life) if living else (0, "")
         action = request.action
-        refused: Status | None = None
-        plan = None
+        refused = plan = None
         lease = seen.stored.head.lease if seen.stored else None
         if request.expected_version not in (None, version) or request.expected_life not in (None, life):
             refused = Status.CONFLICT
@@ -168,10 +167,7 @@ class ChangeWriter:
             refused = Status.LEASE_LOST
         else:
             planned = plan_change(living, action, await gather(log, action, seen.effect_item))
-            if isinstance(planned, Status):
-                refused = planned
-            else:
-                plan = planned
+            refused, plan = (planned, None) if isinstance(planned, Status) else (None, planned)
         if plan is None:
             assert refused is not None  # noqa: S101 - one of the two is
             await self._settle_refusal(pk, request, seen, log, place, deadline)
