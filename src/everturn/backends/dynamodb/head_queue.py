@@ -41,7 +41,7 @@ MEMORIES = 4096
 
 
 class Memory(msgspec.Struct):
-    """What a process remembers of a session that others write, too. All of it may be wrong."""
+    """Knowledge that a process keeps of a session that others write, too. All of it may be wrong."""
 
     name: str = ""  # its place in the queue, if it is still there
     turns: int = 0  # written at that place, since `begun`
