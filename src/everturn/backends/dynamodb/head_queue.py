@@ -41,7 +41,7 @@ MEMORIES = 4096
 
 
 class Memory(msgspec.Struct):
-    """Knowledge that a process keeps of a session that others write, too. All of it may be wrong."""
+    """Memory of a process about a session that others write, too. All of it may be out of date."""
 
     name: str = ""  # its place in the queue, if it is still there
     turns: int = 0  # written at that place, since `begun`
