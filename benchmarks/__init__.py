@@ -10,6 +10,8 @@ plan.py      the input of a measurement, and the rows it yields
 machine.py   facts about the machine that a ratio may depend on
 charts.py    a program of its own: the pictures in the README
 many_edits.py  a program of its own: the cost of a session that was edited often
+contention.py  a program of its own: writers in processes of their own, at one session of each backend
+virtual_contention.py  the same on DynamoDB, in virtual time
 stats.py     medians, spread, ratios
 report.py    the table and the JSON
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -229,3 +230,56 @@ def test_processes_at_one_session_lose_nothing(opened: Opened, url: str, writers
     for writer in range(writers):
         mine = [text for text in said if text.startswith(f"{writer} ")]
         assert mine == [f"{writer} {number}" for number in range(turns)]
+
+
+def test_a_change_that_was_passed_over_twice_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process was stopped meanwhile; the others are done when it wakes. It had said that the session is damaged."""
+    monkeypatch.setattr(local_turns, "STANDS", 0)
+
+    class Stopped:
+        """A client whose thread wakes up after all others have gone."""
+
+        name = "dynamodb://here"
+
+        async def wait_for(self, other: object, seconds: float) -> bool:
+            del other, seconds
+            turns._places["a"].clear()
+            return True
+
+    turns = local_turns.LocalTurns(Stopped())  # type: ignore[arg-type]
+    gone: list[str] = []
+
+    async def wait() -> None:
+        async with turns.turn("a", time.monotonic() + 60), turns.turn("a", time.monotonic() + 60):
+            gone.append("on")
+
+    asyncio.run(wait())
+    assert gone == ["on"]
+    assert turns._places == {}
+
+
+def test_a_process_that_writes_on_keeps_its_place_for_some_turns(opened: Opened, queue: Queue) -> None:
+    """Each says how many are left, so that those who wait know when to look again."""
+    store = opened(timeout=30)
+    say(store, "first")
+    memory = store._operations.backend._writer._memories.of(PK)
+    queue.put("mine", "another")
+    seen = []
+    for number in range(3):
+        memory.name = memory.name or "mine"
+        memory.ended = time.monotonic()
+        say(store, f"{number}")
+        seen.append(queue.names())
+    assert seen == [[f"mine*{head_queue.RUN_TURNS // 2 - written}", "another"] for written in (1, 2, 3)]
+
+
+def test_a_place_says_how_many_turns_are_before_another() -> None:
+    assert [head_queue._turns_of(name, 5) for name in ("a", "b+", "c*2", "d*")] == [1, 5, 2, 5]
+    assert {head_queue._base(name) for name in ("a", "a+", "a*2")} == {"a"}
+
+
+def test_a_request_that_took_long_hardly_lengthens_what_is_expected() -> None:
+    """Whoever expects too much sleeps through its turn, and all behind it wait."""
+    assert head_queue._usual(0, 4) == 4
+    assert head_queue._usual(8, 4) == 4
+    assert head_queue._usual(8, 80) == 17

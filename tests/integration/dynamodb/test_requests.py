@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import everturn
-from everturn import ChatMessage, MemoryStoreBackendError, SchemaTooNew, Unsupported
+from everturn import ChatMessage, MemoryStoreBackendError, Record, SchemaTooNew, Unsupported
 from everturn.backends.dynamodb import new_state
 from everturn.backends.dynamodb.create_table import FORM_KEY
 from everturn.testing.servers import ServerError, dynamodb_server
@@ -101,6 +101,64 @@ def test_a_turn_over_the_limit_of_a_transaction_is_staged(opened: Opened, count:
     )
     assert store.verify().ok
     assert notes(store) == []
+
+
+def test_a_turn_that_was_staged_and_lost_to_another_is_not_staged_again(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those who wait for 16 MiB to be sent once more pass the turn over, and it loses again."""
+    monkeypatch.setattr(new_state, "TRANSACTION_BYTES", 1000)
+    store, faster = opened(timeout=30), opened(timeout=30)
+    say(store, "a", "first")
+    client = store._operations.backend.client
+    send, left = client.send, [2]
+
+    async def watched(operation: str, *args: Any, **options: Any) -> Any:
+        if operation == "transact_write_items" and left[0]:
+            left[0] -= 1
+            say(faster, "a", "faster")
+        return await send(operation, *args, **options)
+
+    client.send = watched
+    told = counted(store, lambda: say(store, "a", "x" * 5000, "y" * 5000))
+    assert told["batch_write_item"] == 2  # the note, and the bodies
+    assert [len(message.content) for message in store.get_history("a")] == [5, 6, 6, 5000, 5000]
+    assert notes(store) == []
+    assert store.verify().ok
+
+
+@pytest.mark.parametrize(("count", "size"), [(1000, 200), (5000, 700)], ids=["one-item", "staged"])
+def test_records_whose_kinds_are_long_fit_into_items(opened: Opened, count: int, size: int) -> None:
+    store = opened(timeout=60)
+    body = {"x": "y" * size}
+    store.append("a", [Record(f"{number % 7}" + "\U0001f600" * 63, body) for number in range(count)])
+    assert len(store.state("a").entries) == count
+    assert store.verify("a").ok
+
+
+def test_a_head_that_is_too_large_for_an_item_is_refused_in_words(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Undo steps and the present state each name the system messages that a trim keeps."""
+    monkeypatch.setattr(new_state, "HEAD_BYTES", 2000)
+    store = opened(timeout=30)
+    for number in range(60):
+        store.add_messages("a", [ChatMessage("system", f"{number}"), ChatMessage("user", f"{number}")])
+    shown = [store.get_history("a")]
+
+    def trim_on() -> None:
+        for number in range(59, 1, -1):
+            store.trim("a", max_messages=60 + number)
+            shown.append(store.get_history("a"))
+
+    with pytest.raises(MemoryStoreBackendError, match="drop_undo") as caught:
+        trim_on()
+    assert caught.value.outcome == "not_written"
+    assert store.get_history("a") == shown[-1]
+    say(store, "a", "goes on")
+    store.compact("a", drop_undo=True)
+    store.trim("a", max_messages=1, keep_system=False)
+    assert store.verify("a").ok
 
 
 def test_a_copy_that_adds_more_than_a_transaction_holds(opened: Opened, tmp_path: Path) -> None:

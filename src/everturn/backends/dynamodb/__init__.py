@@ -7,6 +7,7 @@
     local_turns.py   changes of one process to a session, one after the other
     head_queue.py    the queue of changes that lost to other processes for a while
     new_state.py     the writes of a planned change; plan_facts.py answers the plan's questions
+    staged_items.py  items of a large turn, written before the transaction that shows them
     reads.py         reads of a session; log_reader.py its items; visibility.py tells what is lost from what comes
     listing.py       pages of sessions, and text search; verify.py checks all that is stored
     fork_session.py  forks; transfer.py sessions in and out, for copies and exports

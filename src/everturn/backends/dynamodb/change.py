@@ -34,7 +34,18 @@ from everturn.backends.dynamodb.known_heads import KnownHeads
 from everturn.backends.dynamodb.local_turns import LocalTurns
 from everturn.backends.dynamodb.log_reader import LogReader, effect_of
 from everturn.backends.dynamodb.plan_facts import gather
-from everturn.backends.dynamodb.stored_form import HEAD, KEY, RECEIPTS, Head, Item, StoredHead, head_item, opened
+from everturn.backends.dynamodb.staged_items import StagedItems
+from everturn.backends.dynamodb.stored_form import (
+    HEAD,
+    RECEIPTS,
+    Head,
+    Item,
+    StoredHead,
+    head_item,
+    key_sk,
+    opened,
+    versions_of,
+)
 from everturn.backends.dynamodb.table import Table, read_head
 from everturn.errors import MemoryStoreBackendError
 from everturn.model import Snapshot
@@ -88,11 +99,12 @@ class ChangeWriter:
         refusal: MemoryStoreBackendError | None = None  # the reason that the change waits for
         stale: _Stale | None = None
         told = False
+        staged = StagedItems(self._table)
         while True:
             try:
                 if stale is not None:
                     seen = await self._again(request.session_id, stale, place, deadline)
-                return await self._attempt(pk, request, seen, place, deadline)
+                return await self._attempt(pk, request, seen, place, staged, deadline)
             except _Stale as exc:
                 stale = exc
                 if exc.is_lost:
@@ -131,7 +143,13 @@ class ChangeWriter:
         return Seen(await self._table.stored_head(session_id, deadline), is_fresh=True)
 
     async def _attempt(
-        self, pk: str, request: ChangeRequest, seen: Seen, place: QueuePlace, deadline: float
+        self,
+        pk: str,
+        request: ChangeRequest,
+        seen: Seen,
+        place: QueuePlace,
+        staged: StagedItems,
+        deadline: float,
     ) -> ChangeOutcome:
         now, lives_from = self._clock()
         living = seen.stored.living(now) if seen.stored else None
@@ -141,8 +159,7 @@ class ChangeWriter:
             return self._answer(again, seen)
         version, life = (living.version, living.life) if living else (0, "")
         action = request.action
-        refused: Status | None = None
-        plan = None
+        refused = plan = None
         lease = seen.stored.head.lease if seen.stored else None
         if request.expected_version not in (None, version) or request.expected_life not in (None, life):
             refused = Status.CONFLICT
@@ -150,10 +167,7 @@ class ChangeWriter:
             refused = Status.LEASE_LOST
         else:
             planned = plan_change(living, action, await gather(log, action, seen.effect_item))
-            if isinstance(planned, Status):
-                refused = planned
-            else:
-                plan = planned
+            refused, plan = (planned, None) if isinstance(planned, Status) else (None, planned)
         if plan is None:
             assert refused is not None  # noqa: S101 - one of the two is
             await self._settle_refusal(pk, request, seen, log, place, deadline)
@@ -165,7 +179,8 @@ class ChangeWriter:
         if place.is_held_up(seen.stored):
             raise _Stale(seen=seen, is_lost=True)
         made = new_state.after(self._table, seen.stored, living, request, plan, now, lives_from)
-        await self._write(pk, request, seen, made, place, deadline)
+        await staged.write(made.staged, deadline)
+        await self._write(pk, request, seen, made, place, staged, deadline)
         outcome = receipt(Status.APPLIED, made.stored.head, made.change)
         if isinstance(action, BeginEffect | EndEffect) and made.effect is not None:
             return msgspec.structs.replace(outcome, effect=held_effect(made.effect, made.stored.head, now))
@@ -229,13 +244,16 @@ class ChangeWriter:
         return Seen(read_head(session_id, item), is_fresh=True)
 
     async def _write(
-        self, pk: str, request: ChangeRequest, seen: Seen, made: new_state.Made, place: QueuePlace, deadline: float
+        self,
+        pk: str,
+        request: ChangeRequest,
+        seen: Seen,
+        made: new_state.Made,
+        place: QueuePlace,
+        staged: StagedItems,
+        deadline: float,
     ) -> None:
         """Write the plan in one transaction. Raises _Stale if the table is not as it was planned on."""
-        if made.staged:
-            # The note first: it names the others, should this process die before they are published.
-            await self._table.write_many(deadline, puts=made.staged[:1])
-            await self._table.write_many(deadline, puts=made.staged[1:])
         move = place.move(seen.stored, may_stay=True)
         writes = [self._table.move_head(head_item(pk, made.stored), seen.stored, move.place, move.keep), *made.writes]
         at_key = at_effect = -1
@@ -254,6 +272,7 @@ class ChangeWriter:
                 raise _Stale(seen=Seen(begun, is_fresh=True)) from exc
             if exc.items[0] is not errors.UNASKED:
                 raise _Stale(seen=self._told(request.session_id, exc.items[0]), is_lost=True) from exc
+            staged.forget()
             told = exc.items
             if 0 < at_key < len(told) and told[at_key] is not errors.UNASKED:
                 seen.key_item, seen.knows_key = told[at_key], True
@@ -328,7 +347,7 @@ class _Stale(Exception):
 
     def __init__(
         self, error: MemoryStoreBackendError | None = None, *, seen: Seen | None = None, is_lost: bool = False
-    ) -> None:
+    ):
         super().__init__("the table is not as it was planned on")
         self.error = error
         self.seen = seen
@@ -350,16 +369,6 @@ async def _by_call(log: LogReader, call: bytes) -> ChangePart | None:
             return None
     found = await log.change(expected)
     return found if found is not None and found.call == call else None
-
-
-def key_sk(head: Head, key: bytes) -> str:
-    """Name the item of an idempotency key."""
-    return f"{KEY}{head.log}/{key.hex()}"
-
-
-def versions_of(key_item: Item) -> list[int]:
-    """List the versions of the changes that used a key."""
-    return [int(name[1:]) for name in key_item and opened(key_item) if name[0] == "v" and name[1:].isdigit()]
 
 
 def _key_write(table: Table, pk: str, made: new_state.Made, key: bytes, before: Item | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from everturn.backend import EntryRow
 from everturn.backends.dynamodb.stored_form import CHUNK, ENTRIES, Item, encode, is_sound, number, opened
 from everturn.model import MESSAGE
 
-BLOCK_BYTES = 256 * 1024  # of bodies in one item: DynamoDB takes 400 kB, names and numbers included
+BLOCK_BYTES = 256 * 1024  # of bodies and kinds in one item: DynamoDB takes 400 kB, names and numbers included
 BLOCK_ENTRIES = 1000
 CHUNK_BYTES = 350 * 1024
 SEGMENTED_ENTRIES = 5000  # in a block whose bodies are elsewhere
@@ -139,15 +139,16 @@ def block_items(
 
 def _portions(rows: Sequence[EntryRow], *, apart: bool) -> Iterator[list[EntryRow]]:
     """Divide entries into those that share an item. One that is too large is alone."""
-    most, room = (SEGMENTED_ENTRIES, 2**62) if apart else (BLOCK_ENTRIES, BLOCK_BYTES)
+    most = SEGMENTED_ENTRIES if apart else BLOCK_ENTRIES
     some: list[EntryRow] = []
     size = 0
     for row in rows:
-        if some and (size + len(row[3]) > room or len(some) == most or row[0] != some[-1][0] + 1):
+        own = (0 if row[4] == MESSAGE else len(encode(row[4]))) + (0 if apart else len(row[3]))
+        if some and (size + own > BLOCK_BYTES or len(some) == most or row[0] != some[-1][0] + 1):
             yield some
             some, size = [], 0
         some.append(row)
-        size += len(row[3])
+        size += own
     if some:
         yield some
 

@@ -19,12 +19,12 @@ from everturn.backend import (
     reach,
 )
 from everturn.backends.dynamodb import errors, new_state
-from everturn.backends.dynamodb.change import ChangeWriter, key_sk, receipt
+from everturn.backends.dynamodb.change import ChangeWriter, receipt
 from everturn.backends.dynamodb.entry_blocks import block_items
 from everturn.backends.dynamodb.log_reader import LogReader
 from everturn.backends.dynamodb.plan_facts import hidden_summaries
 from everturn.backends.dynamodb.reads import state_at
-from everturn.backends.dynamodb.stored_form import Head, Item, StoredHead, changes_item, cleanup_key, head_item
+from everturn.backends.dynamodb.stored_form import Head, Item, StoredHead, changes_item, cleanup_key, head_item, key_sk
 from everturn.backends.dynamodb.table import Table
 from everturn.backends.dynamodb.transfer import _jump_blocks
 from everturn.core.codec import missing

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from os import urandom
 from typing import Any
@@ -25,13 +25,16 @@ from everturn.backends.dynamodb.stored_form import HEAD, StoredHead
 from everturn.backends.dynamodb.table import IS_THERE, Table, read_head
 from everturn.errors import MemoryStoreBackendError
 
-RUNNING = "*"  # ends the name of a place that has been kept for the next change of its process
-RUN_TURNS, LEAST_TURNS, RUN_SECONDS = 24, 3, 0.3  # of all runs of a queue together; of one; how long one goes on
+RUNNING = "*"  # behind the name of a place that has been kept, and before the number of turns it may still write
+TO_RUN = "+"  # behind the name of a place that will be kept
+RUN_TURNS, LEAST_TURNS, RUN_SECONDS = 16, 5, 0.3  # of all runs of a queue together; of one; how long one goes on
 STANDS = 40, 0.5, 2.0  # until a first that does nothing is passed over: times of a round trip; at least, at most (s)
 RESTS = 6, 0.02, 0.5  # the same, if it is one whose process may simply have no more to write
-LONGEST_LOOK = 20, 0.25, 1.0  # between two looks at the queue: half of STANDS, so that nobody sleeps through its turn
+LONGEST_LOOK = 30, 0.3, 1.0  # between two looks at the queue: half of STANDS, so that nobody sleeps through its turn
 LEAST_LOOK = 0.002
-EARLY = 0.8  # of the expected wait, after which the first look comes
+NEXT_LOOK = 3
+NOTICED = 3  # round trips from the end of a run until the next place has noticed, and written
+EARLY = 1.0  # of the expected wait, after which a look comes
 LONGEST_WAIT = 0.2  # between attempts at a table that has no capacity
 MOST = 64  # places in a queue
 MEMORIES = 4096
@@ -45,7 +48,8 @@ class Memory(msgspec.Struct):
     begun: float = 0.0
     ended: float = 0.0  # the moment its latest change ended
     trip: float = 0.0  # seconds that a request takes, about
-    per_place: float = 0.0  # seconds that it waited for each place before its own, about
+    wrote: float = 0.0  # the moment of its latest write
+    pace: float = 0.0  # seconds between two writes of a run, about
 
 
 class Move(msgspec.Struct, frozen=True, gc=False):
@@ -102,18 +106,21 @@ class QueuePlace:
         if stored is None or self._index(stored) < 0:
             return Move()
         memory, name, waiting = self._memory, self._memory.name, stored.waiting
-        turns = max(LEAST_TURNS, RUN_TURNS // len(waiting))
-        is_over = memory.turns + 1 >= turns or (memory.turns > 0 and time.monotonic() - memory.begun > RUN_SECONDS)
+        left = _turns_of_a_run(waiting) - memory.turns - 1
+        is_over = left <= 0 or (memory.turns > 0 and time.monotonic() - memory.begun > RUN_SECONDS)
         if not (may_stay and self._is_run and len(waiting) > 1) or is_over:
             return Move(name, "", waiting[1:])
-        kept = name.rstrip(RUNNING) + RUNNING
+        kept = f"{_base(name)}{RUNNING}{left}"
         return Move(name, kept, (kept, *waiting[1:]))
 
     def written(self, move: Move) -> None:
         """Note that a write was applied."""
-        memory = self._memory
-        if move.keep and not memory.turns:
-            memory.begun = time.monotonic()
+        memory, now = self._memory, time.monotonic()
+        if memory.turns:
+            memory.pace = _usual(memory.pace, now - memory.wrote)
+        elif move.keep:
+            memory.begun = now
+        memory.wrote = now
         memory.name, memory.turns = move.keep, (memory.turns + 1 if move.keep else 0)
         self._latest = None
 
@@ -161,8 +168,7 @@ class QueuePlace:
 
     async def _in_turn(self, stored: StoredHead | None) -> StoredHead | None:
         """Wait until the change is the first of the queue."""
-        begun = since = time.monotonic()
-        places = self._index(stored)
+        since = time.monotonic()
         seen: tuple[str, bytes] | None = None
         looks = 0  # since the first has done anything
         while stored is not None and _is_queue(stored):
@@ -172,44 +178,41 @@ class QueuePlace:
             if at < 0:  # it was passed over
                 if len(stored.waiting) < MOST:
                     stored = await self._enter()
-                    places = -1
                     continue
                 at = MOST
             now = time.monotonic()
             first = stored.waiting[0]
-            is_running = first.endswith(RUNNING)
+            is_running = RUNNING in first
             stands = self._times(*(RESTS if is_running else STANDS))
             tag = stored.tag if is_running else b""  # a run goes on if it writes
             if seen != (first, tag):
                 seen, since, looks = (first, tag), now, 0
             elif now - since >= stands:
                 stored = await self._pass_over(first, tag)
-                places = -1
                 continue
-            wait = at * self._per_place() * 2**looks
+            wait = EARLY * self._until_first(at, stored.waiting)
             if looks:
-                wait = min(wait, since + stands - now)
+                longer = min(2**looks, NEXT_LOOK if at == 1 else 2**looks)  # whoever is next lets nobody behind it wait
+                wait = min(max(wait, self._memory.trip * longer), since + stands - now)
             await self._pause(min(max(wait, LEAST_LOOK), self._times(*LONGEST_LOOK)))
             looks += 1
             stored = await self._head()
-        if places > 0:
-            self._learn((time.monotonic() - begun) / places)
         self._latest = stored
         return stored  # others may have written the head as a whole, and the queue with it
 
-    def _per_place(self) -> float:
-        return EARLY * self._memory.per_place or 2 * self._memory.trip
-
-    def _learn(self, seconds: float) -> None:
-        known = self._memory.per_place
-        self._memory.per_place = (known + seconds) / 2 if known else seconds
+    def _until_first(self, at: int, waiting: Sequence[str]) -> float:
+        """Estimate the seconds until the places before this one have written their runs, and each has noticed."""
+        trip, pace = self._memory.trip, self._memory.pace or self._memory.trip
+        run = _turns_of_a_run(waiting)
+        turns = sum(_turns_of(name, run) for name in waiting[:at])
+        return turns * pace + (at - 1) * NOTICED * trip
 
     def _index(self, stored: StoredHead | None) -> int:
         """Find the place of this process in the queue of a head; -1 if it is not there."""
         self._latest = stored
-        mine = self._memory.name.rstrip(RUNNING)
+        mine = _base(self._memory.name)
         for at, name in enumerate(stored.waiting if stored is not None and mine else ()):
-            if name.rstrip(RUNNING) == mine:
+            if _base(name) == mine:
                 self._memory.name = name
                 return at
         return -1
@@ -221,11 +224,14 @@ class QueuePlace:
         return random.uniform(0, min(seconds * 2**self._refusals, LONGEST_WAIT))  # noqa: S311 - no secret
 
     async def _head(self) -> StoredHead | None:
-        return await self._table.head(self._session_id, self._deadline)
+        begun = time.monotonic()
+        stored = await self._table.head(self._session_id, self._deadline)
+        self._memory.trip = _usual(self._memory.trip, time.monotonic() - begun)
+        return stored
 
     async def _enter(self) -> StoredHead | None:
         memory = self._memory
-        memory.name, memory.turns = urandom(6).hex(), 0
+        memory.name, memory.turns = urandom(6).hex() + (TO_RUN if self._is_run else ""), 0
         if self._latest is not None:  # as it will be: a task that is cancelled meanwhile leaves the place again
             self._latest = msgspec.structs.replace(self._latest, waiting=(*self._latest.waiting, memory.name))
         values = {":place": {"L": [{"S": memory.name}]}, ":none": {"L": []}}
@@ -233,8 +239,7 @@ class QueuePlace:
         stored = await self._change(
             "SET waiting = list_append(if_not_exists(waiting, :none), :place)", IS_THERE, values
         )
-        took = time.monotonic() - begun
-        memory.trip = (memory.trip + took) / 2 if memory.trip else took
+        memory.trip = _usual(memory.trip, time.monotonic() - begun)
         return stored
 
     async def _pass_over(self, first: str, tag: bytes) -> StoredHead | None:
@@ -262,3 +267,25 @@ class QueuePlace:
 
 def _is_queue(stored: StoredHead | None) -> bool:
     return stored is not None and bool(stored.waiting)
+
+
+def _base(name: str) -> str:
+    """Return the name of a place without what it says of its run."""
+    return name.partition(RUNNING)[0].partition(TO_RUN)[0]
+
+
+def _turns_of(name: str, run: int) -> int:
+    """Return how many turns a place will write, as far as its name says. `run`: those of a run that begins now."""
+    _, is_running, left = name.partition(RUNNING)
+    if is_running:
+        return int(left) if left.isdigit() else run
+    return run if name.endswith(TO_RUN) else 1
+
+
+def _turns_of_a_run(waiting: Sequence[str]) -> int:
+    return max(LEAST_TURNS, RUN_TURNS // len(waiting))
+
+
+def _usual(known: float, seconds: float) -> float:
+    """Learn how long something takes. A long one counts little: who expects too much sleeps through its turn."""
+    return min(seconds, known + (seconds - known) / 8) if known else seconds

@@ -43,7 +43,7 @@ class LocalTurns:
             with self._lock:
                 places = self._places.setdefault(pk, places)
                 places.append(place)
-            while (first := places[0]) is not place:
+            while (first := self._before(places, place)) is not None:
                 if await self._client.wait_for(first, min(STANDS, deadline - time.monotonic())):
                     continue
                 if time.monotonic() >= deadline:
@@ -53,6 +53,11 @@ class LocalTurns:
         finally:
             self._leave(pk, places, place)
             place.set_result(None)
+
+    def _before(self, places: deque[Future[None]], place: Future[None]) -> Future[None] | None:
+        """Return the change to wait for. None: this one is the first, or was passed over while its process slept."""
+        with self._lock:
+            return places[0] if place in places and places[0] is not place else None
 
     def _leave(self, pk: str, places: deque[Future[None]], place: Future[None]) -> None:
         with self._lock:

@@ -37,6 +37,7 @@ UNDO_STEPS = 10  # how many a session keeps
 JUMPS_IN_HEAD, JUMPS_IN_BLOCK = 100, 50
 TRANSACTION_BYTES, TRANSACTION_ITEMS = 3_000_000, 90  # DynamoDB takes 4 MB and 100
 APART, POINTERS = 20_000, 20  # entries, and pointers to summaries, up to which all goes into the transaction
+HEAD_BYTES = 380_000  # up to which a change may add an undo step: an append finds room behind it
 STAGED, ENDED = "staged", "ended"
 
 
@@ -130,6 +131,8 @@ def after(
         lease=lease,
         facts=head.facts if plan.facts is None else {**plan.facts},
     )
+    if plan.undoable:
+        _check_size(table, changed)
     change = change_part(request, version, first if plan.drafts else 0, len(plan.drafts), plan.state, now)
     writes.append(table.put(changes_item(pk, head.log, [change])))
     # One that is written and then not needed does no harm: whoever follows it looks whether a summary is there.
@@ -143,6 +146,17 @@ def after(
         writes += map(table.put, chunks)
     effect = None if plan.effect is None else stamped(plan.effect, version, now)
     return Made(StoredHead(urandom(12), changed), change, writes, staged, effect)
+
+
+def _check_size(table: Table, head: Head) -> None:
+    """Raise MemoryStoreBackendError if a head has grown too large for an item: of a change that adds an undo step."""
+    if (size := len(encode(head))) > HEAD_BYTES:
+        raise MemoryStoreBackendError(
+            f"{table.client.name}: session {head.session_id!r} would need {size:,} bytes for its state and undo steps, "
+            f"which name each system message that a trim keeps; DynamoDB stores {HEAD_BYTES:,}. Nothing was changed; "
+            "compact the session with drop_undo=True, then trim it with keep_system=False",
+            outcome="not_written",
+        )
 
 
 def born(session_id: str, life: str, ttl: float | None, now: float) -> Head:

@@ -192,3 +192,13 @@ def changes_of(item: Mapping[str, Any]) -> list[ChangePart]:
 def sk_of(item: Mapping[str, Any]) -> str:
     """Return the `sk` of an item."""
     return str(item["sk"]["S"])
+
+
+def key_sk(head: Head, key: bytes) -> str:
+    """Name the item of an idempotency key."""
+    return f"{KEY}{head.log}/{key.hex()}"
+
+
+def versions_of(key_item: Item) -> list[int]:
+    """List the versions of the changes that used a key."""
+    return [int(name[1:]) for name in key_item and opened(key_item) if name[0] == "v" and name[1:].isdigit()]

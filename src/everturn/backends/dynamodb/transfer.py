@@ -13,7 +13,6 @@ import msgspec
 
 from everturn.backend import ChangeOutcome, Status, UndoStep
 from everturn.backends.dynamodb import errors, new_state
-from everturn.backends.dynamodb.change import key_sk, versions_of
 from everturn.backends.dynamodb.entry_blocks import block_items, size_of
 from everturn.backends.dynamodb.log_reader import LogReader, log_span
 from everturn.backends.dynamodb.new_state import JUMPS_IN_BLOCK, JUMPS_IN_HEAD, STAGED, TRANSACTION_BYTES
@@ -25,9 +24,11 @@ from everturn.backends.dynamodb.stored_form import (
     changes_item,
     cleanup_key,
     head_item,
+    key_sk,
     names_key,
     opened,
     text_item,
+    versions_of,
 )
 from everturn.backends.dynamodb.table import Table
 from everturn.core.codec import EntryRow

@@ -8,7 +8,6 @@ from typing import Any
 
 from everturn.backend import REMEMBERED
 from everturn.backends._shared.verification import SURPRISES, ExaminedSession, examine
-from everturn.backends.dynamodb.change import key_sk, versions_of
 from everturn.backends.dynamodb.log_reader import LogReader
 from everturn.backends.dynamodb.stored_form import (
     HEAD,
@@ -16,9 +15,11 @@ from everturn.backends.dynamodb.stored_form import (
     cleanup_key,
     head_of,
     is_sound,
+    key_sk,
     names_key,
     session_key,
     sk_of,
+    versions_of,
 )
 from everturn.backends.dynamodb.table import Table
 from everturn.core.codec import EntryRow

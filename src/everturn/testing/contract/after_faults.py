@@ -16,6 +16,7 @@ from everturn.testing.kit.clause import ClauseRegistry, NotOffered
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.races.sweep import Ended, Race, Sweep
+from everturn.testing.servers import PostgresServer, ValkeyServer
 from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Done, Step
 
@@ -51,8 +52,7 @@ def _disk_full(kit: Kit, store: Instance, session: str) -> bool:
 
 
 @contextmanager
-def _refusing(kit: Kit) -> Iterator[None]:
-    server = next(iter(kit.environment.servers.values()))
+def _refusing(server: ValkeyServer | PostgresServer) -> Iterator[None]:
     server.refuse_writes(refuse=True)
     try:
         yield
@@ -61,8 +61,11 @@ def _refusing(kit: Kit) -> Iterator[None]:
 
 
 def _writes_refused(kit: Kit, store: Instance, session: str) -> bool:
+    server = next(iter(kit.environment.servers.values()))
+    if not isinstance(server, ValkeyServer | PostgresServer):
+        return False  # a stand-in of DynamoDB refuses no writes
     refused, ends = False, time.monotonic() + REFUSED_BY
-    with _refusing(kit):
+    with _refusing(server):
         while not refused and time.monotonic() < ends:
             refused = not store.take(Step("append", session, (kit.turn(),))).ok
     ends = time.monotonic() + REFUSED_BY
