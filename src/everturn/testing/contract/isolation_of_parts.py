@@ -77,7 +77,7 @@ def isolation_of_undo(kit: Kit) -> None:
     "isolation-of-expiry",
     "A session that expires takes no other with it, however alike the ids are.",
     incident="Expired rows deleted by LIKE 'user-1%': user-1 comes back after a year, and user-10 has no history.",
-    needs=["ttl"],
+    needs=["ttl", "processes"],  # a store in one process has one ttl for each place
     weight=2,
 )
 def isolation_of_expiry(kit: Kit) -> None:
