@@ -93,10 +93,12 @@ class Kit:
         """Wait for the next report of a worker. Raises Untested if none comes in time."""
         patience = self.environment.patience
         seconds = patience.seconds(worker.sent)
+        began = time.monotonic()
         try:
             report = worker.report(seconds)
         except StillBusy:
             raise Untested(patience.saw_hang(worker.sent, self.clause.id, seconds, worker.stack())) from None
+        patience.saw_answer(worker.sent, time.monotonic() - began)
         self.answers.count(worker.sent, report)
         return report
 
