@@ -5,6 +5,8 @@ races/resumes.py has the steps.
 
 from __future__ import annotations
 
+from typing import Any
+
 from everturn.testing.kit.clause import ClauseRegistry, Untested
 from everturn.testing.kit.equality import comes_back
 from everturn.testing.kit.kit import Kit
@@ -15,21 +17,9 @@ from everturn.testing.workers.controller import WorkerDied
 from everturn.testing.workers.messages import Done, Step, Stop
 
 registry = ClauseRegistry("resume", since=2)
-RESULTS = (
-    None,
-    "",
-    0,
-    False,
-    [],
-    {},
-    "paid",
-    7,
-    0.1,
-    True,
-    [None, {"a": [1, "b"]}],
-    {"id": "x", "n": None},
-    "null",
-    "0",
+RESULTS: tuple[Any, ...] = (
+    *(None, "", 0, False, [], {}, "paid", 7, 0.1, True, "null", "0"),
+    *([None, {"a": [1, "b"]}], {"id": "x", "n": None}),
 )
 MANY, QUICK_MANY = 120, 40  # effects that come in between, in the session and in another
 
