@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -45,24 +46,24 @@ def redis(where: Path, session_id: str, redis_url: str, ttl: float | None = None
 
 def postgres(where: Path, session_id: str, postgres_url: str) -> Any:
     """PostgresChatMessageHistory of langchain-postgres. Its session ids are UUIDs, here made from the id."""
-    connection = _connection(os.getpid(), postgres_url)
+    connection = _connection(os.getpid(), threading.get_ident(), postgres_url)
     connection.execute("SELECT pg_advisory_xact_lock(1)")  # its documentation says: once
     PostgresChatMessageHistory.create_tables(connection, where.name)
     name = str(uuid.uuid5(uuid.NAMESPACE_OID, session_id))
     return PostgresChatMessageHistory(where.name, name, sync_connection=connection)
 
 
-_connections: dict[tuple[int, str], psycopg.Connection[Any]] = {}
+_connections: dict[tuple[int, int, str], psycopg.Connection[Any]] = {}
 
 
-def _connection(process: int, url: str) -> psycopg.Connection[Any]:
-    """The connection of a process, shared by its histories; a new one if it was lost."""
-    found = _connections.get((process, url))
+def _connection(process: int, thread: int, url: str) -> psycopg.Connection[Any]:
+    """The connection of a thread, shared by its histories; a new one if it was lost."""
+    found = _connections.get((process, thread, url))
     try:
         if found is not None:
             found.execute("ROLLBACK")  # an open transaction of another history
             return found
     except psycopg.OperationalError:
         pass
-    found = _connections[process, url] = psycopg.connect(url)
+    found = _connections[process, thread, url] = psycopg.connect(url)
     return found

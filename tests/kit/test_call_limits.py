@@ -38,6 +38,16 @@ def test_a_job_of_many_steps_and_a_store_that_is_slow_to_open_get_more_time() ->
     assert run.seconds(job("append")) > 2 * LONGEST_CALL
 
 
+def test_an_operation_that_hung_is_waited_for_as_long_as_others_of_it_take() -> None:
+    run = CallLimits()
+    run.saw_answer(job("append", "append"), 8.0)
+    run.saw_hang(job("append"), "order", 15.0, "line 1")
+    run.saw_hang(job("append"), "isolation", 3.0, "line 1")
+    assert run.seconds(job("append")) == pytest.approx(12.0, abs=0.3)
+    run.saw_answer(job("append"), 14.0)
+    assert run.seconds(job("append")) == pytest.approx(LONGEST_CALL, abs=0.3)
+
+
 def test_where_a_call_hangs_is_told_once() -> None:
     run = CallLimits()
     assert run.saw_hang(job("trim"), "trim", 10.0, "line 1") == "trim had not returned after 10.0 s: it is at line 1"

@@ -4,12 +4,14 @@ sequential.py    one caller: order, contents, keys, versions
 removal.py       clear, replace, pop, trim
 equal_contents.py equal words in several places, and what a removal leaves behind
 snapshots.py     save, rollback, undo
-isolation.py     sessions with similar ids
+keys.py          keys that are joined or forgotten, versions that are compared loosely
+isolation.py     sessions with similar ids; isolation_of_parts.py their snapshots, undo and expiry
 checkpoints.py   checkpointers: of LangGraph, and of workflows of Agent Framework
 items.py         items in namespaces: stores of LangGraph
 refusals.py      snapshots that are old
 races.py         every two operations at once, at every point (ids like append-trim)
 concurrency.py   many callers in random rounds
+housekeeping.py  every so many appends a store tidies up: what others store meanwhile
 pauses.py        workers that stop for an hour, locks of the dead, several instances in one process
 pops.py          pop, replace and deletions at once, and stopped at every point
 clocks.py        clocks that differ, step back, or pass midnight
@@ -56,8 +58,11 @@ from everturn.testing.contract import (
     file_faults,
     framework_races,
     frameworks,
+    housekeeping,
     isolation,
+    isolation_of_parts,
     items,
+    keys,
     large_changes,
     leaks,
     long_sessions,
@@ -85,18 +90,20 @@ CLAUSES: tuple[Clause, ...] = collected(
     [
         *(
             sequential,
+            keys,
             removal,
             equal_contents,
             snapshots,
             sequences,
             isolation,
+            isolation_of_parts,
             names,
             checkpoints,
             items,
             frameworks,
             refusals,
         ),
-        *(races, pops, framework_races, concurrency, pauses, clocks),
+        *(races, pops, framework_races, concurrency, housekeeping, pauses, clocks),
         persistence,
         *(edge, odd_texts, message_fields, native_messages, long_sessions, large_changes, expiry, expiry_of_parts),
         *(faults, file_faults, recovery, after_faults, leaks),

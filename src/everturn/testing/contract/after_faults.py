@@ -86,6 +86,8 @@ def _writes_refused(kit: Kit, store: Instance, session: str) -> bool:
 def after_a_fault(kit: Kit) -> None:
     faults: dict[str, Fault] = {"its file was locked": _file_locked, "the disk was full": _disk_full}
     if kit.offers("server"):
+        if not hasattr(next(iter(kit.environment.servers.values())), "refuse_writes"):
+            raise NotOffered("the stand-in that runs here cannot be told to refuse writes")
         faults = {"its server refused writes": _writes_refused}
     seen: list[str] = []
     for what, happen in faults.items():

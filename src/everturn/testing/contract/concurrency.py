@@ -12,6 +12,7 @@ from everturn.testing.races.sweep import modes, stop_at_every_call
 from everturn.testing.workers.messages import Done, Opened, Paused, Step, Stop
 
 registry = ClauseRegistry("concurrency")
+AT_ONCE = 20  # turns that are read at once by somebody who read just before
 CONCURRENT = ("appends", "processes|threads|tasks")
 
 
@@ -82,6 +83,13 @@ def writers_keep_their_order(kit: Kit) -> None:
 def reads_are_fresh(kit: Kit) -> None:
     for mode in modes(kit):
         kit.judge("stale", events=shared_rounds(kit, mode))
+    reader, writer = kit.borrow("reader"), kit.borrow("writer")
+    session = kit.session()
+    for _ in range(AT_ONCE):  # a busy machine lets a cache of a moment run out between most of these calls
+        reader.read(session)
+        writer.append(session, kit.turn())
+        reader.read(session)
+    kit.judge("stale")
 
 
 @registry.clause(
@@ -193,6 +201,15 @@ def sees_later_writes(kit: Kit) -> None:
         kit.same(late.read(session), [], "another process cleared the session", session=session)
         late.append(session, turns[3])
         kit.same(early.read(session), turns[3:], "another process stored a turn after the clear", session=session)
+        fresh = kit.turn()  # as many messages as before: a cache that compares their number takes it for the old turn
+        late.clear(session)
+        late.append(session, fresh)
+        story = "another process cleared the session and stored as many messages as it had"
+        kit.same(early.read(session), [fresh], story, session=session)
+    new, turn = kit.session(), kit.turn()
+    kit.same(early.read(new), [], "a session that nothing was stored in", session=new)
+    late.append(new, turn)
+    kit.same(early.read(new), [turn], "another process stored the first turn", session=new)
 
 
 @registry.clause(

@@ -5,7 +5,10 @@ races/resumes.py has the steps.
 
 from __future__ import annotations
 
+from typing import Any
+
 from everturn.testing.kit.clause import ClauseRegistry, Untested
+from everturn.testing.kit.equality import comes_back
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.races.resumes import begin, begun, fail, finish, once, sweep_all_modes
@@ -14,6 +17,11 @@ from everturn.testing.workers.controller import WorkerDied
 from everturn.testing.workers.messages import Done, Step, Stop
 
 registry = ClauseRegistry("resume", since=2)
+RESULTS: tuple[Any, ...] = (
+    *(None, "", 0, False, [], {}, "paid", 7, 0.1, True, "null", "0"),
+    *([None, {"a": [1, "b"]}], {"id": "x", "n": None}),
+)
+MANY, QUICK_MANY = 120, 40  # effects that come in between, in the session and in another
 
 
 @registry.clause(
@@ -215,3 +223,73 @@ def effect_rollback(kit: Kit) -> None:
         store.value(step)
         begun(kit, other, session, "pay", "finished", "paid", story=f"after {name}")
         begun(kit, other, session, "mail", "started", story=f"after {name}")
+
+
+@registry.clause(
+    "effect-names",
+    "A session and a key name one effect: neither case, white space, length nor where they meet is passed over.",
+    incident="The key of an effect is cut to 64 characters: the second of two refunds is told that it was paid.",
+    needs=["effects"],
+)
+def effect_names(kit: Kit) -> None:
+    store, session = kit.open(), kit.session()
+    keys = ("pay", "Pay", "PAY", " pay", "pay ", "pay:1", "pay:2", *(f"{'pay-' * 80}{end}" for end in "ab"), "p", "%")
+    accepted = [key for key in keys if _is_new(kit, store, session, key)]
+    for separator in (":", "/", "-", "_", "|", ".", ""):
+        name = kit.session()
+        for one, key in ((f"{name}{separator}x", "1"), (name, f"x{separator}1")):
+            _is_new(kit, store, one, key)
+    for key in accepted:
+        store.value(finish(session, key, f"of {key}"))
+    for key in accepted:
+        begun(kit, store, session, key, "finished", f"of {key}", story=f"{len(accepted)} effects with keys alike")
+    kit.notes.append(f"{len(accepted)} of {len(keys)} keys were accepted")
+
+
+def _is_new(kit: Kit, store: Instance, session: str, key: str) -> bool:
+    """Begin an effect that nobody began. Returns False if the store refuses the name; Broken if it was begun."""
+    told = store.take(begin(session, key))
+    if not told.ok:
+        return False
+    story = f"nobody had begun the effect {key!r:.40} of session {session!r}, and it is told {told.value}"
+    kit.check(told.value[0] == "new", story, session=session)
+    return True
+
+
+@registry.clause(
+    "effect-results",
+    "The result of an effect comes back equal, also one that counts as false; the effect stays finished.",
+    incident='"if effect.result": a payment that returned nothing, or 0, begins again with every retry.',
+    needs=["effects"],
+)
+def effect_results(kit: Kit) -> None:
+    store, other, session = kit.open("A"), kit.open("B"), kit.session()
+    refused = 0
+    for number, result in enumerate(RESULTS):
+        key = f"effect {number}"
+        store.value(begin(session, key))
+        if not store.take(finish(session, key, result)).ok:
+            refused += 1
+            continue
+        status, found = other.value(begin(session, key))
+        story = f"an effect was finished with {result!r}, and it is told {(status, found)!r:.120}"
+        kit.check(status == "finished" and comes_back(result, found), story, session=session)
+    kit.notes.append(f"{len(RESULTS) - refused} of {len(RESULTS)} results were accepted")
+
+
+@registry.clause(
+    "effects-are-kept",
+    "An effect is remembered however many others came since, in its session and in others.",
+    incident="The latest fifty effects of all sessions: a retry after a busy hour sends the mail again.",
+    needs=["effects"],
+)
+def effects_are_kept(kit: Kit) -> None:
+    store, session, elsewhere = kit.open(), kit.session(), kit.session()
+    store.values(begin(session, "pay"), finish(session, "pay", "paid"), begin(session, "mail"))
+    many = QUICK_MANY if kit.quick else MANY
+    for number in range(many):
+        for one in (session, elsewhere):
+            store.values(begin(one, f"effect {number}"), finish(one, f"effect {number}", "done"))
+    story = f"{2 * many} other effects came since"
+    begun(kit, store, session, "pay", "finished", "paid", story=story)
+    begun(kit, store, session, "mail", "started", story=story)

@@ -6,16 +6,19 @@ spread over the whole call. long_sessions.py has what comes out when nothing dis
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import secrets
+from collections.abc import Callable, Iterator
 
 from everturn.testing.contract.pauses import PATIENCE, spread
-from everturn.testing.kit.clause import ClauseRegistry
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Done, Paused, Step, Stop
 
 registry = ClauseRegistry("edge", since=2)
 LARGE, QUICK_LARGE = 1_001, 101  # messages in a turn
+LONG = (300_000, 30_000, 3_000)  # characters of a message: the first of these that the store takes
 CHANGES = ("trim", "replace", "rollback", "clear", "save_snapshot")
 
 
@@ -50,16 +53,45 @@ def _stopped(kit: Kit, store: Instance, step: Step, n: int) -> bool:
     weight=2,
 )
 def large_turn_at_once(kit: Kit) -> None:
+    _killed_beside_a_reader(kit, lambda session: _turn(kit, session))
+
+
+@registry.clause(
+    "large-message-at-once",
+    "A turn with a message of 300,000 characters is whole or absent: for a reader, and if its process is killed.",
+    incident="Texts over 8 KiB go to a bucket after the row is stored: a worker dies, and the row leads nowhere.",
+    needs=["appends", "processes"],
+    weight=2,
+)
+def large_message_at_once(kit: Kit) -> None:
+    store = kit.borrow("taker")
+    for size in LONG:
+        if store.take(_long_turn(kit, kit.session(), size)).ok:
+            break
+    else:
+        raise NotOffered(f"messages of {LONG[-1]} characters are refused")
+    kit.notes.append(f"messages of {size} characters")
+    _killed_beside_a_reader(kit, lambda session: _long_turn(kit, session, size))
+
+
+def _long_turn(kit: Kit, session: str, size: int) -> Step:
+    *others, last = kit.turn()
+    long = f"{last.content} {secrets.token_hex(size // 2)}"  # neither equal to another, nor compressed to nothing
+    return Step("append", session, ((*others, SentMessage(last.role, long)),))
+
+
+def _killed_beside_a_reader(kit: Kit, turn: Callable[[str], Step]) -> None:
+    """Stop an append at points spread over it, read meanwhile, kill its process, and read and store again."""
     reader = kit.open("reader")
     counted, session = kit.open("counted", watched=True), kit.session()
-    last = _counted(kit, counted, _turn(kit, session))
+    last = _counted(kit, counted, turn(session))
     points = 0
     for n in _points(kit, last):
         session = kit.session()
         kit.replays[session] = f"{kit.clause.id}@{n}"
         reader.append(session, kit.turn())
         store = kit.open("killed", watched=True)
-        if not _stopped(kit, store, _turn(kit, session), n):
+        if not _stopped(kit, store, turn(session), n):
             store.close()
             continue
         points += 1

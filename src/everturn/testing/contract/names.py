@@ -32,6 +32,18 @@ ENDINGS = (
 )
 
 
+UUID, URL = "6f9619ff-8b86-4d11-b42d-00c04fc964ff", "https://example.org/a"
+SPELLINGS = (
+    *(UUID, UUID.upper(), UUID.replace("-", ""), f"{{{UUID}}}", f"urn:uuid:{UUID}"),
+    *("kim@example.org", "Kim@example.org", "kim@EXAMPLE.org", "kim+home@example.org", "k.im@example.org"),
+    *("mailto:kim@example.org", "Kim <kim@example.org>", "+49 30 123456", "+4930123456", "004930123456", "030/123456"),
+    *("2026-03-01", "2026-3-1", "20260301", "2026-03-01T00:00", "2026-03-01T00:00Z", "2026-03-01T00:00+00:00"),
+    *(URL, f"{URL}/", URL.upper(), URL.replace("https", "http"), URL.replace(".org", ".org:443"), f"{URL}#", f"{URL}?"),
+    *("0x10", "16", "16.", "1_6", "\u0661\u0666", "\uff11\uff16", "XVI", "10", "1.6e1", "#16", "@16", "id-16", "ID16"),
+    *("a", "b'a'", '"a"', "['a']", '{"id": "a"}', "a,", "the-a", "a-copy", "a (1)", "a@v2"),
+)
+
+
 def take(kit: Kit, store: Instance, *steps: Step) -> tuple[Outcome, ...]:
     """Take steps without recording them: not every id can stand in a history."""
     job = Do(store.slot, (CallerSteps(store.name, steps),))
@@ -89,6 +101,15 @@ def apart(kit: Kit, names: Sequence[str], kind: str) -> None:
 )
 def isolation_of_encoded_ids(kit: Kit) -> None:
     apart(kit, ENCODED, "are equal after some decoding")
+
+
+@registry.clause(
+    "isolation-of-spellings",
+    "Ids that are two spellings of one UUID, address, number, date or URL are different sessions, or refused.",
+    incident="A column of type uuid: an id without hyphens is the session of the one that has them.",
+)
+def isolation_of_spellings(kit: Kit) -> None:
+    apart(kit, SPELLINGS, "are spellings of one thing")
 
 
 @registry.clause(

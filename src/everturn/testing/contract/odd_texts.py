@@ -101,3 +101,57 @@ PRIVATE = (
 )
 def looks_private(kit: Kit) -> None:
     round_trip(kit, ["before", *PRIVATE, "after"], "text that looks private", may_refuse=True)
+
+
+MARKUP = (
+    *("<script>alert(1)</script>", "<b>bold</b>", "a <i>b</i> c", "<think>hm</think>yes", "<!DOCTYPE html>", "</div>"),
+    *("<img src=x onerror=y>", "<https://example.org>", "a < b > c", "<tool_call>{}</tool_call>", "<br/>", "<?php"),
+    *("**bold**", "_a_", "# title", "`code`", "~~a~~", "[a](b)", "![a](b)", "* a", "1. a", "\\(x\\)", "$x$", "a  \nb"),
+    *("100%25", "%41", "%0A", "a+b", "=41", "=?utf-8?q?a?=", "&#x41;", "&nbsp;", "+AGE-", "xn--a", "U+0041", "\\101"),
+    *(":smile:", ":)", "<3", "(c)", "--", "...", "->", "1/2", "TODO", "@everyone", "/reset", "#channel", "{{name}}"),
+)
+CODE_POINTS = (
+    *("\ufeffa", "a\ufeff", "a\ufeffb", "\ufffe", "\uffff", "\ufdd0", "\U0001fffe", "\U0010ffff", "\ufffd", "\ufffc"),
+    *("\ue000", "\uf8ff", "\U000f0000", "\xada", "soft\xadhyphen", "\u2060", "\u180e", "\u034f", "\u061c", "\u115f"),
+    *(
+        "\u201cquoted\u201d",
+        "it\u2019s",
+        "a\u2026",
+        "a\u2014b",
+        "a\u2011b",
+        "\xabb\xbb",
+        "\u2212",
+        "\xd7",
+        "\xb5",
+        "\u03bc",
+    ),
+    *("\x7f", "\x80", "\x9f", "\x1b[31mred\x1b[0m", "\x07", "\x08", "\x01", "\x0e", "a\x0bb", "a\x0cb"),
+    *("\u0130", "\u0131", "\xdf", "\u1e9e", "\u03c2", "\ufb03", "\u2126", "\u212b", "\uac00", "\u1100\u1161", "\u0e33"),
+    *(
+        "\U000e0041",
+        "\U0001f1e9\U0001f1ea",
+        "\u2764\ufe0f",
+        "\u2764\ufe0e",
+        "\U0001f44d\U0001f3fd",
+        "e\u0301\u0323",
+        "\U00020000",
+    ),
+)
+
+
+@registry.clause(
+    "looks-like-markup",
+    "Text that looks like HTML, Markdown, an encoding or a smiley comes back letter for letter, or is refused.",
+    incident="Tags are cleaned out before a message is stored: the code that the user asked about has holes.",
+)
+def looks_like_markup(kit: Kit) -> None:
+    round_trip(kit, ["before", *MARKUP, "after"], "text that looks like markup", may_refuse=True)
+
+
+@registry.clause(
+    "odd-code-points",
+    "Byte order marks, noncharacters, private letters, soft hyphens and quotes come back as they were, or are refused.",
+    incident="Typographic quotes made plain 'for the model': a signature over what the user had signed fails.",
+)
+def odd_code_points(kit: Kit) -> None:
+    round_trip(kit, ["before", *CODE_POINTS, "after"], "an odd code point", may_refuse=True)

@@ -13,9 +13,10 @@ from functools import partial
 
 import msgspec
 
-from everturn.testing.kit.clause import ClauseRegistry, NotOffered
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
 from everturn.testing.kit.kit import NO_LOSS, Kit
 from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.kit.target import TargetError
 from everturn.testing.races.sweep import Ended, Race, Sweep, modes
 from everturn.testing.workers.controller import WorkerDied
 from everturn.testing.workers.messages import (
@@ -248,6 +249,24 @@ def instances_at_once(kit: Kit) -> None:
     for other in ("append", *(name for name in ("trim", "clear") if kit.offers(name))):
         sweep.run(partial(_race, kit, other), _read_afterwards)
     kit.notes.append(sweep.describe())
+    kit.judge(least=10)
+
+
+@registry.clause(
+    "started-apart",
+    "Processes that were started apart, and not forked from one, exclude each other and see each other's turns.",
+    incident="A lock file named by hash(session_id): Python's hashes differ from process to process, and so do locks.",
+    needs=["appends", "processes"],
+    weight=2,
+)
+def started_apart(kit: Kit) -> None:
+    try:
+        sweep = Sweep(kit, "strangers")
+    except TargetError as exc:
+        raise Untested(f"the target could not be imported a second time: {exc}") from exc
+    for other in ("append", *(name for name in ("trim", "clear") if kit.offers(name) and not kit.quick)):
+        sweep.run(partial(_race, kit, other), _read_afterwards)
+    kit.notes.append(sweep.describe().replace("strangers", "processes started apart", 1))
     kit.judge(least=10)
 
 

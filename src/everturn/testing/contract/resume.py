@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from everturn.testing.contract.isolation_of_parts import alike
 from everturn.testing.kit.clause import ClauseRegistry, NotOffered
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
@@ -170,3 +171,65 @@ def lease_renewed(kit: Kit) -> None:
     kit.refused(third, take_lease(lost), "another worker holds it, and one that held it before wanted to renew it")
     other.value(release_lease(lost))
     third.value(take_lease(lost))
+
+
+@registry.clause(
+    "lease-of-a-process",
+    "A lease that is held is refused to everybody, also on the same instance and in the same process.",
+    incident="A lease that knows its holder by host and process id: two requests of one worker both have it.",
+    needs=["lease"],
+)
+def lease_of_a_process(kit: Kit) -> None:
+    store = kit.open("A")
+    second = kit.open("B", beside=store)
+    for holder, asker in ((store, store), (store, second), (second, store)):
+        session = kit.session()
+        holder.value(take_lease(session))
+        holder.value(release_lease(session))
+        holder.value(take_lease(session))
+        kit.refused(asker, take_lease(session), "somebody of the same process holds it")
+
+
+@registry.clause(
+    "isolation-of-leases",
+    "A lease is of one session, however alike the ids are: others are free, and releasing theirs frees nothing.",
+    incident="The lock is named by the id in lower case: a user waits for another one, whose lock they then release.",
+    needs=["lease"],
+)
+def isolation_of_leases(kit: Kit) -> None:
+    store, other = kit.open("A"), kit.open("B")
+    first, *others = alike(kit)
+    store.value(take_lease(first))
+    free = 0
+    for name in others:
+        if not other.take(Step("read", name)).ok:
+            continue  # the id is refused
+        taken = other.take(take_lease(name))
+        kit.check(taken.ok, f"session {first!r} is leased, and {name!r} cannot be: {taken.fault}", session=name)
+        other.value(release_lease(name))
+        free += 1
+        kit.refused(other, take_lease(first), f"it is held, and the lease of {name!r} was released")
+    kit.notes.append(f"{free} of {len(others)} ids were accepted")
+
+
+@registry.clause(
+    "lease-after-changes",
+    "A lease that is held stays held, whatever is done to the session's messages: cleared, trimmed, rolled back.",
+    incident="clear deletes every row of the session, the lease among them: a second worker begins while one works.",
+    needs=["lease", "clear|trim|rollback"],
+)
+def lease_after_changes(kit: Kit) -> None:
+    store, other = kit.open("A"), kit.open("B")
+    for change in ("trim", "rollback", "clear", "undo"):
+        if not kit.offers(change) or (change == "undo" and not kit.offers("clear")):
+            continue
+        session = kit.session()
+        store.append(session, kit.turn())
+        snapshot = store.save_snapshot(session) if change == "rollback" else None
+        store.append(session, kit.turn())
+        store.value(take_lease(session))
+        if change == "undo":
+            other.clear(session)
+        arguments = {"trim": (len(kit.turn()),), "rollback": (snapshot,)}.get(change, ())
+        other.take(Step(change, session, arguments))  # a store may refuse it to those who hold no lease
+        kit.refused(other, take_lease(session), f"its holder has not released it, and {change} was called")

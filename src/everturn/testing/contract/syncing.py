@@ -7,23 +7,29 @@ by any library. A power cut is made by restoring the files as they were last syn
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from everturn.testing.faults.durable_files import DiskState, DurableFiles, is_file_below, restore
-from everturn.testing.faults.system_calls import SystemCall, SystemCallWatch
+from everturn.testing.faults.system_calls import REMOVES, SENDS, SystemCall, SystemCallWatch
 from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
 from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.shapes import SentMessage
-from everturn.testing.workers.messages import Outcome, Step
+from everturn.testing.workers.controller import WorkerDied
+from everturn.testing.workers.messages import Done, Outcome, Step
 
 registry = ClauseRegistry("crash", since=2)
 APPENDS = 5
 NEW = 2  # the number of the append that is the first of another session
 NEEDS = ("files", "system_calls")
+KILLS = 8
 
 
 class WatchedAppends(msgspec.Struct, frozen=True):
@@ -125,6 +131,58 @@ def _spread(kit: Kit, states: Sequence[DiskState]) -> Sequence[DiskState]:
     """Choose some of the moments at which the power is cut: a few in a quick run, more if there is time."""
     number = 6 if kit.quick else 24
     return states if len(states) <= number else [states[index * len(states) // number] for index in range(number)]
+
+
+@registry.clause(
+    "killed-in-system-call",
+    "A process killed at any write or sync of an append, also inside one driver call, leaves the turn whole or absent.",
+    incident="journal_mode=MEMORY, for speed: a worker is killed inside COMMIT, and the database is malformed.",
+    needs=NEEDS,
+    weight=2,
+)
+def killed_in_system_call(kit: Kit) -> None:
+    size = None if kit.quick else 40  # a large turn is more than one page
+    reader = kit.open("reader")
+    for _ in range(3):  # so that there is something to lose, and what is made at the first call has been made
+        reader.append(kit.session(), kit.turn(size))
+    calls = _killed_at_call(kit, reader, 0, size)
+    killed = 0
+    points = [kit.only] if kit.only is not None else kit.dice.sample(range(1, calls + 1), calls)
+    for n in points:
+        if killed >= KILLS and not kit.time_left():
+            break
+        _killed_at_call(kit, reader, n, size)
+        killed += 1
+    if not calls:
+        raise NotOffered("no write to a file below its directory was seen")
+    kit.notes.append(f"killed at {killed} of {calls} writes and syncs")
+    kit.judge(least=3)
+
+
+def _killed_at_call(kit: Kit, reader: Instance, n: int, size: int | None) -> int:
+    """Kill a process at the n-th write or sync of an append, and read what is left; 0 kills it after the append.
+    Returns how many of these calls it made."""
+    session = kit.session()
+    kit.replays[session] = f"{kit.clause.id}@{n}"
+    reader.append(session, kit.turn(size))
+    store = kit.open("killed", at=reader.place)
+    store.worker.used_up = True
+    calls = 0
+
+    def begun(call: SystemCall) -> None:
+        nonlocal calls
+        if call.name in REMOVES or (call.name not in SENDS and is_file_below(reader.place, call)):
+            calls += 1
+            if calls == n:
+                os.kill(store.worker.pid, signal.SIGKILL)
+
+    with SystemCallWatch(store.worker.pid, begun):
+        store.worker.send(store.job(Step("append", session, (kit.turn(size),))))
+        with suppress(WorkerDied):
+            kit.report(store.worker, Done)
+    store.kill()
+    reader.values(Step("read", session), Step("append", session, (kit.turn(size),)), Step("read", session))
+    return calls
 
 
 @registry.clause(

@@ -15,6 +15,7 @@ NEXT_LONGEST = 3.0  # the same, for an operation that did not return before in t
 LATER = 1.5  # and once it did not return twice
 _PER_STEP = 0.2  # seconds more for every step of a job
 _USUAL_TIMES = 20  # a slow store gets so many times what opening it took
+_OF_SLOWEST = 3  # a call of an operation that hung gets so many times what the slowest that answered took
 _SHORTEST = 0.05
 _WORTH_NAMING = 1.0  # seconds; a call that had less time than this did not hang: the run was over
 
@@ -47,6 +48,7 @@ class CallLimits:
         self.usual = 0.0  # seconds that opening the target took
         self._ends = time.monotonic() + 10**6
         self._hung: dict[str, list[str]] = {}  # by operation: the clauses in which it did not return
+        self._slowest: dict[str, float] = {}  # by operation: seconds of the slowest call that did return
 
     def end_at(self, moment: float) -> None:
         """Let no call wait beyond this moment (monotonic)."""
@@ -56,8 +58,17 @@ class CallLimits:
         """Return the seconds that a job may take: few, if an operation of it has hung before."""
         steps = [] if job is None else steps_of(job)
         hangs = max((len(self._hung.get(_name(step), ())) for step in steps), default=0)
-        longest = max(LONGEST_CALL, _USUAL_TIMES * self.usual) if not hangs else NEXT_LONGEST if hangs == 1 else LATER
+        longest = max(LONGEST_CALL, _USUAL_TIMES * self.usual)
+        if hangs:  # on a busy machine one call is slow and later ones are, too: that is no reason to wait less
+            slowest = max(self._slowest.get(_name(step), 0.0) for step in steps)
+            longest = min(longest, max(NEXT_LONGEST if hangs == 1 else LATER, _OF_SLOWEST * slowest))
         return max(min(longest + _PER_STEP * len(steps), self._ends - time.monotonic()), _SHORTEST)
+
+    def saw_answer(self, job: Job, took: float) -> None:
+        """Note that a job returned, after so many seconds or more."""
+        steps = steps_of(job)
+        for name in {_name(step) for step in steps}:
+            self._slowest[name] = max(self._slowest.get(name, 0.0), took / len(steps))
 
     def saw_hang(self, job: Job, clause: str, waited: float, at: str) -> str:
         """Note that a job did not return in time, and describe it. Its stack is told for the first hang alone.

@@ -93,10 +93,12 @@ class Kit:
         """Wait for the next report of a worker. Raises Untested if none comes in time."""
         patience = self.environment.patience
         seconds = patience.seconds(worker.sent)
+        began = time.monotonic()
         try:
             report = worker.report(seconds)
         except StillBusy:
             raise Untested(patience.saw_hang(worker.sent, self.clause.id, seconds, worker.stack())) from None
+        patience.saw_answer(worker.sent, time.monotonic() - began)
         self.answers.count(worker.sent, report)
         return report
 
@@ -115,18 +117,20 @@ class Kit:
         at: Path | None = None,
         beside: Instance | None = None,
         watched: bool = False,
+        stranger: bool = False,
         **options: Any,
     ) -> Instance:
         """Open the target: at the clause's place or another, in a new process or in that of another instance.
 
-        `options` are ttl, timeout or vfs. A store that lives in one process is opened once for each place.
+        `options` are ttl, timeout or vfs. A store that lives in one process is opened once for each place. The process
+        of a `stranger` was not forked from the one that the others are forked from.
         """
         place = at or (beside.place if beside else self._places[0] if self._places else self.place())
         if not self.environment.offer.processes:
             first = next((one for one in self._instances if one.place == place), None)
             if first is not None:
                 return self.adopt(first.worker, first.slot, place, name, first.opened)
-        worker = beside.worker if beside else self.worker(watched=watched)
+        worker = beside.worker if beside else self.worker(watched=watched, stranger=stranger)
         slot = f"slot {next(self._slots)}"
         opened = self.ask(worker, self.opening(slot, place, **options), Opened)
         return self.adopt(worker, slot, place, name, opened)
@@ -181,8 +185,9 @@ class Kit:
         self._names[name] = self._names.get(name, 0) + 1
         return name if self._names[name] == 1 else f"{name}{self._names[name]}"
 
-    def worker(self, *, watched: bool = False) -> WorkerProcess:
-        worker = self.environment.fork_server.worker(watched=watched)
+    def worker(self, *, watched: bool = False, stranger: bool = False) -> WorkerProcess:
+        server = self.environment.fork_server
+        worker = server.stranger() if stranger else server.worker(watched=watched)
         self._workers.append(worker)
         return worker
 

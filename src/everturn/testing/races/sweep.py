@@ -27,8 +27,9 @@ from everturn.testing.workers.messages import (
 )
 
 Mode: TypeAlias = Literal["processes", "threads", "tasks"]
-SweepMode: TypeAlias = Mode | Literal["instances"]
-"""Ways in which two calls race. Instances: two of them in one process, each in a thread or task of its own."""
+SweepMode: TypeAlias = Mode | Literal["instances", "strangers"]
+"""Ways in which two calls race. Instances: two of them in one process, each in a thread or task of its own. Strangers:
+two processes that were started apart, and not forked from one."""
 FARTHEST = 400  # no call has more driver calls that matter
 MANY_INSTRUCTIONS = 4000
 LEAST_PATIENCE = 0.015  # seconds to wait for a call that may be blocked
@@ -97,15 +98,17 @@ class Sweep:
         self._left_out = 0
         self._patience = LEAST_PATIENCE
         # A store may keep something for each thread; on a shared instance it would pile up with every clause.
-        get = kit.open if mode in {"threads", "instances"} else kit.borrow
+        get = kit.borrow if mode in {"processes", "tasks"} else kit.open
         self.reader = get("reader")
         if mode == "processes":
             self._a, self._b = get("A", watched=True), get("B")
+        elif mode == "strangers":
+            self._a, self._b = get("A", watched=True), kit.open("B", stranger=True)
         else:
             self._a = get("A", beside=self.reader)
             self._b = get("B", beside=self.reader) if mode == "instances" else self._a
         self._awaits = mode == "tasks" or (mode == "instances" and kit.environment.opened.awaited)
-        self._b_name = self._b.name if mode == "processes" else kit.unique_name("B")
+        self._b_name = self._b.name if mode in {"processes", "strangers"} else kit.unique_name("B")
 
     def run(self, prepare: Prepare, after: After, *, may_fail: bool = False) -> None:
         """Race the calls at every point. `prepare` makes a fresh session for each race; `after` gets the outcomes of
@@ -167,7 +170,7 @@ class Sweep:
                 yield n
 
     def _run_race(self, race: Race, n: int, by: Stops) -> tuple[str | None, list[Outcome]]:
-        if self.mode == "processes":
+        if self.mode in {"processes", "strangers"}:
             return self._run_in_processes(race, n)
         kit, a = self._kit, self._a
         apart = self.mode == "instances"

@@ -6,6 +6,7 @@ No target code runs in this process. worker.py is the other side.
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -160,27 +161,40 @@ class Started(Protocol):
 
 def start(target: Target, line: int, log: int) -> Started:  # noqa: ARG001 - tests start one that has imported it
     """Start the script fork_server.py, to be talked to over the socket `line`; what it says goes to `log`."""
+    return start_interpreter(line, log)
+
+
+def start_interpreter(line: int, log: int, *, hash_seed: str | None = None) -> Started:
+    """Start fork_server.py in an interpreter of its own, whose hashes of texts have this seed."""
     return subprocess.Popen(  # noqa: S603 - our own module
         [sys.executable, "-X", "faulthandler", "-m", "everturn.testing.workers.fork_server", str(line)],
         pass_fds=(line,),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
+        env=None if hash_seed is None else {**os.environ, "PYTHONHASHSEED": hash_seed},
     )
 
 
 class ForkServer:
     """The process that imported the target, and the workers forked from it. One per run, for all its environments."""
 
-    def __init__(self, target: Target, root: Path) -> None:
+    def __init__(self, target: Target, root: Path, *, stranger: bool = False) -> None:
         """Start it and import the target. Raises TargetError if that fails.
 
-        Output of target code goes to a log in `root`. If this process is killed, the fork server removes `root`.
+        Output of target code goes to a log in `root`. If this process is killed, the fork server removes `root`. A
+        `stranger` shares nothing with another fork server: neither what was imported, nor the seed of its hashes.
         """
         self.log = root / "target.log"
+        self._target, self._root = target, root
+        self._stranger: ForkServer | None = None
         ours, theirs = socket.socketpair()
         with theirs, self.log.open("ab") as log:
-            self._process = start(target, theirs.fileno(), log.fileno())
+            if stranger:
+                seed = str(1 + secrets.randbelow(2**32 - 1))
+                self._process = start_interpreter(theirs.fileno(), log.fileno(), hash_seed=seed)
+            else:
+                self._process = start(target, theirs.fileno(), log.fileno())
         self._line = ours
         self._pipe = Connection(os.dup(ours.fileno()))
         self._lock = Lock()  # held for a request and its reply: parallel environments share the pipe
@@ -232,6 +246,18 @@ class ForkServer:
         self._all.append(worker)
         return worker
 
+    def stranger(self) -> WorkerProcess:
+        """Get a worker that was not forked from this process, but from one that was started apart. It serves once.
+
+        The first call starts an interpreter and imports the target. Raises TargetError if that fails.
+        """
+        with self._lock:
+            if self._stranger is None:
+                self._stranger = ForkServer(self._target, self._root, stranger=True)
+        worker = self._stranger.worker()
+        worker.used_up = True
+        return worker
+
     def rest(self, worker: WorkerProcess) -> None:
         """Take back a worker. One that cannot be used again, or still has a job, is ended."""
         if worker.idle:
@@ -258,6 +284,8 @@ class ForkServer:
 
     def close(self) -> None:
         """End every worker and the fork server. Does nothing the second time."""
+        if self._stranger is not None:
+            self._stranger.close()
         self._pipe.close()
         self._line.close()
         for worker in self._all:
