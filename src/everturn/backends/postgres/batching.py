@@ -116,14 +116,16 @@ class StatementQueue:
 
     async def send(self, request: ChangeRequest, size: int, deadline: float) -> ChangeOutcome:
         """Have a change made, whose entries have so many bytes."""
-        if not self._senders:
-            return await self._send_own(request, deadline)
         loop = asyncio.get_running_loop()
         waiting = _Waiting(request, size, deadline, loop)
-        self._deadlines.add(waiting, deadline)
         self._queue.append(waiting)
-        if self._watch is None:
+        if not self._senders:
+            outcome = await self._sent_alone(waiting)
+            if outcome is not None:
+                return outcome
+        elif self._watch is None:
             self._watch = loop.call_later(SLOW, self._look, self._begun)
+        self._deadlines.add(waiting, deadline)
         try:
             return await asyncio.shield(waiting.answer)
         except asyncio.CancelledError:
@@ -132,20 +134,32 @@ class StatementQueue:
         finally:
             self._deadlines.remove(waiting)
 
-    async def _send_own(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        """Send the caller's own change in its own task: no other has to wake up. Those who come meanwhile wait."""
+    async def _sent_alone(self, waiting: _Waiting) -> ChangeOutcome | None:
+        """Send a change in the task of its caller: no other has to wake up. Those who come meanwhile wait.
+
+        None: others came in the same step of the loop, and all of them are left to a task, for one statement.
+        """
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._senders.add(place)
-        self._begun += 1
-        sent = time.monotonic()
         try:
-            rows = await self._executor.send_to_the_end(lambda: self._call_for([(request, deadline)], deadline), deadline)
+            await asyncio.sleep(0)
+            if len(self._queue) > 1:
+                return None
+            self._queue.clear()
+            self._begun += 1
+            sent = time.monotonic()
+            changes = [(waiting.request, waiting.deadline)]
+            rows = await self._executor.send_to_the_end(lambda: self._call_for(changes, waiting.deadline), waiting.deadline)
+        except asyncio.CancelledError:
+            if waiting in self._queue:
+                self._queue.remove(waiting)
+            raise
         finally:
             self._senders.discard(place)
             place.set_result(None)
             if self._queue and not self._senders:
                 self._start_sender()
-        (outcome,) = self._outcomes([request], rows, sent)
+        (outcome,) = self._outcomes([waiting.request], rows, sent)
         if isinstance(outcome, errors.Late):
             raise outcome
         telemetry.record(telemetry.COMMIT_SIZE, "postgres", 1)
