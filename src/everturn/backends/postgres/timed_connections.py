@@ -117,9 +117,10 @@ class TimedConnection(psycopg.Connection[Any]):
 class TimedAsyncConnection(psycopg.AsyncConnection[Any]):
     """A connection of an event loop, closed past its `deadline` or when the task that waits is cancelled.
 
-    `is_kept`: it is not closed when the task is cancelled. Whoever ends an event loop cancels every task, also those of
-    ours that see to a change on behalf of another task, which waits for the outcome. If the server does not answer
-    soon, it waits itself, for a lock say: then it is asked to cancel the statement, which settles it as well.
+    `is_kept`: it is not closed when the task is cancelled. It waits for a change, whose outcome must be settled before
+    the caller hears of the cancel; and whoever ends an event loop cancels also the tasks of ours that see to changes of
+    others. If the server does not answer soon, it waits itself, for a lock say: then it is asked to cancel the
+    statement, which settles it as well.
     """
 
     deadline: float = math.inf
