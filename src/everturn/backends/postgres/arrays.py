@@ -13,7 +13,6 @@ import psycopg
 from psycopg import pq
 from psycopg.adapt import Dumper
 
-
 _length = struct.Struct("!i").pack
 _head = struct.Struct("!iiiii").pack  # dimensions, NULLs, type, elements, the first one's number
 

@@ -148,8 +148,10 @@ class StatementQueue:
             self._queue.clear()
             self._begun += 1
             sent = time.monotonic()
-            changes = [(waiting.request, waiting.deadline)]
-            rows = await self._executor.send_to_the_end(lambda: self._call_for(changes, waiting.deadline), waiting.deadline)
+            until = waiting.deadline
+            rows = await self._executor.send_to_the_end(
+                lambda: self._call_for([(waiting.request, until)], until), until
+            )
         except asyncio.CancelledError:
             if waiting in self._queue:
                 self._queue.remove(waiting)

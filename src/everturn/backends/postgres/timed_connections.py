@@ -219,7 +219,7 @@ def async_cursor_on(connection: psycopg.AsyncConnection[Any]) -> psycopg.AsyncCu
     return cursor
 
 
-def is_alive(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+def is_alive(connection: TimedConnection | TimedAsyncConnection) -> bool:
     """Whether a connection that was idle can be used. One that has something to say has been told to go."""
     if connection.pgconn.transaction_status != _IDLE:  # nor is one that is closed
         return False
