@@ -14,6 +14,8 @@ SYSTEM_ROLES = frozenset({"system", "developer"})
 
 def calls_in(message: ChatMessage) -> set[str]:
     """Collect the ids of the tool calls a message makes (OpenAI's `tool_calls`, or `tool_use` parts)."""
+    if message.tool_calls is None and isinstance(message.content, str):
+        return set()  # as in most messages
     calls = [(call, "id") for call in message.tool_calls or ()]
     calls += [(part, "id") for part in _parts(message, "tool_use")]
     return _ids(calls)
@@ -21,6 +23,8 @@ def calls_in(message: ChatMessage) -> set[str]:
 
 def results_in(message: ChatMessage) -> set[str]:
     """Collect the ids of tool calls whose results a message carries (`tool_call_id`, or `tool_result` parts)."""
+    if message.tool_call_id is None and isinstance(message.content, str):
+        return set()
     results = _ids([(part, "tool_use_id") for part in _parts(message, "tool_result")])
     return results | ({message.tool_call_id} if message.tool_call_id else set())
 

@@ -13,6 +13,9 @@ import psycopg
 from psycopg import pq
 from psycopg.adapt import Dumper
 
+_length = struct.Struct("!i").pack
+_head = struct.Struct("!iiiii").pack  # dimensions, NULLs, type, elements, the first one's number
+
 
 class Texts(tuple[bytes, ...]):
     """UTF-8 texts that travel as one text[]."""
@@ -32,11 +35,12 @@ class _ArrayDumper(Dumper):
     format = pq.Format.BINARY
 
     def dump(self, obj: Texts | ByteStrings) -> bytes:
-        pack = struct.Struct("!i").pack
-        oid = obj.element_oid
-        start = struct.pack("!iiiii", 1, 0, oid, len(obj), 1) if obj else struct.pack("!iii", 0, 0, oid)
-        # One join: bodies can be many megabytes, and are copied once.
-        return b"".join([start, *[part for element in obj for part in (pack(len(element)), element)]])
+        if not obj:
+            return struct.pack("!iii", 0, 0, obj.element_oid)
+        parts = [_head(1, 0, obj.element_oid, len(obj), 1)]
+        for element in obj:
+            parts += _length(len(element)), element
+        return b"".join(parts)  # one join: bodies can be many megabytes, and are copied once
 
 
 class _TextsDumper(_ArrayDumper):

@@ -200,7 +200,7 @@ class PostgresBackend:
     def _change_call(
         self, changes: Sequence[ChangeRequest], windows: Sequence[change_wire.RequestWindow], patience: float
     ) -> SqlCall:
-        ends = numbers(window.not_after for window in windows)
+        ends = numbers([window.not_after for window in windows])
         limits = (lock_timeout(patience), windows[0].issued, ends, self._now())  # issued: the earliest of all
         parameters = (self._namespace, *change_wire.encode(changes, windows), *limits)
         return SqlCall(self._sql["change"], parameters, writes=True, prepares=True)

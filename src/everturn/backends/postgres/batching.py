@@ -2,8 +2,9 @@
 
 It decides which changes travel together, and delivers their outcomes. The database decides what a change does.
 
-One statement is under way at a time, and changes that come then wait for the next; a lone change goes at once. Only
-where a statement is slow (a lock, a dead connection) another one is sent beside it, up to MOST_STATEMENTS of them.
+One statement is under way at a time, and changes that come then wait for the next; a lone change goes at once, in the
+task of its caller. Only where a statement is slow (a lock, a dead connection) another one is sent beside it, up to
+MOST_STATEMENTS of them.
 Each change is all or nothing on its own: the database refuses one without the others. If the statement itself fails, it
 has undone them all, and each is sent again by itself, so that only the one at fault fails.
 
@@ -108,7 +109,7 @@ class StatementQueue:
         self._outcomes = outcomes
         self._most = most
         self._queue: deque[_Waiting] = deque()
-        self._senders: set[asyncio.Task[None]] = set()
+        self._senders: set[asyncio.Future[None]] = set()  # tasks; a plain future for a caller that sends its own change
         self._begun = 0  # statements begun
         self._deadlines = DeadlineWatch(self._expire)
         self._watch: asyncio.TimerHandle | None = None
@@ -117,12 +118,14 @@ class StatementQueue:
         """Have a change made, whose entries have so many bytes."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(request, size, deadline, loop)
-        self._deadlines.add(waiting, deadline)
         self._queue.append(waiting)
         if not self._senders:
-            self._start_sender()
+            outcome = await self._sent_alone(waiting)
+            if outcome is not None:
+                return outcome
         elif self._watch is None:
             self._watch = loop.call_later(SLOW, self._look, self._begun)
+        self._deadlines.add(waiting, deadline)
         try:
             return await asyncio.shield(waiting.answer)
         except asyncio.CancelledError:
@@ -130,6 +133,39 @@ class StatementQueue:
             raise
         finally:
             self._deadlines.remove(waiting)
+
+    async def _sent_alone(self, waiting: _Waiting) -> ChangeOutcome | None:
+        """Send a change in the task of its caller: no other has to wake up. Those who come meanwhile wait.
+
+        None: others came in the same step of the loop, and all of them are left to a task, for one statement.
+        """
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._senders.add(place)
+        try:
+            await asyncio.sleep(0)
+            if len(self._queue) > 1:
+                return None
+            self._queue.clear()
+            self._begun += 1
+            sent = time.monotonic()
+            until = waiting.deadline
+            rows = await self._executor.send_to_the_end(
+                lambda: self._call_for([(waiting.request, until)], until), until
+            )
+        except asyncio.CancelledError:
+            if waiting in self._queue:
+                self._queue.remove(waiting)
+            raise
+        finally:
+            self._senders.discard(place)
+            place.set_result(None)
+            if self._queue and not self._senders:
+                self._start_sender()
+        (outcome,) = self._outcomes([waiting.request], rows, sent)
+        if isinstance(outcome, errors.Late):
+            raise outcome
+        telemetry.record(telemetry.COMMIT_SIZE, "postgres", 1)
+        return outcome
 
     def _start_sender(self) -> None:
         self._senders.add(asyncio.get_running_loop().create_task(self._run()))
@@ -225,10 +261,7 @@ class StatementQueue:
                 waiting.sent = True
             if not batch:
                 return None
-            windows = [self._window(waiting.deadline) for waiting in batch]
-            left = deadline - windows[0].sent
-            patience = left if len(batch) == 1 else min(left, PATIENCE)
-            return self._new_call([waiting.request for waiting in batch], windows, patience)
+            return self._call_for([(waiting.request, waiting.deadline) for waiting in batch], deadline)
 
         sent = time.monotonic()
         try:
@@ -249,6 +282,13 @@ class StatementQueue:
                 elif not waiting.answer.done():
                     waiting.answer.set_result(outcome)
         return None
+
+    def _call_for(self, changes: Sequence[tuple[ChangeRequest, float]], deadline: float) -> SqlCall:
+        """Make the call for some changes, each with its deadline. `deadline` is that of the call."""
+        windows = [self._window(until) for _, until in changes]
+        left = deadline - windows[0].sent
+        patience = left if len(changes) == 1 else min(left, PATIENCE)
+        return self._new_call([request for request, _ in changes], windows, patience)
 
     def _fail(self, batch: list[_Waiting], error: Exception) -> None:
         for waiting in batch:

@@ -156,19 +156,34 @@ class RequestWindow(NamedTuple):
 
 def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) -> tuple[Any, ...]:
     """Give the parameters of change_v5 that tell of the changes: those behind the namespace and before the patience."""
-    turns = list(map(_written, requests))
-    plain = [_is_plain(request) for request in requests]
+    entries, sizes, bodies, checksums = [], [], [], []
+    ttl, is_all_plain, has_conditions = None, True, False
+    for request in requests:
+        size = 0
+        turn = _written(request)
+        for draft in turn:
+            size += len(draft.body)
+            bodies.append(draft.body)
+            checksums.append(draft.checksum)
+        entries.append(len(turn))
+        sizes.append(size)
+        if _is_plain(request):
+            ttl = request.ttl  # of the store: all of them have the same
+        else:
+            is_all_plain = False
+        if request.expected_version is not None or request.expected_life is not None or request.lease is not None:
+            has_conditions = True
     # What turns expect stands beside the rest, not in it: the rest of a turn is empty, whatever it is sent along with.
     return (
         Texts([request.session_id.encode() for request in requests]),
         ByteStrings([request.call for request in requests]),
-        next((request.ttl for request, is_plain in zip(requests, plain, strict=True) if is_plain), None),  # the store's
-        numbers(map(len, turns)),
-        numbers(map(size_of, requests)),
-        Texts([draft.body for turn in turns for draft in turn]),
-        numbers(draft.checksum for turn in turns for draft in turn),
-        *_conditions(requests),
-        None if all(plain) else _encode(list(map(_rest, requests, windows))).decode(),
+        ttl,
+        numbers(entries),
+        numbers(sizes),
+        Texts(bodies),
+        numbers(checksums),
+        *(_conditions(requests) if has_conditions else (None, None, None, None)),
+        None if is_all_plain else _encode(list(map(_rest, requests, windows))).decode(),
     )
 
 

@@ -146,6 +146,8 @@ if hasattr(os, "register_at_fork"):
 class AsyncTimedPool:
     """At most `size` connections of an event loop, opened when they are needed, by the task that needs them."""
 
+    outlasts_cancellation = True
+
     def __init__(self, conninfo: str, size: int, name: str) -> None:
         self._conninfo = conninfo
         self._name = name

@@ -184,7 +184,12 @@ def checked_connection(connection: Any) -> None:
 
 
 class AsyncConnectionSource(Protocol):
-    """Lends connections of an event loop: connections.AsyncTimedPool, or AsyncGivenClient."""
+    """Lends connections of an event loop: connections.AsyncTimedPool, or AsyncGivenClient.
+
+    `outlasts_cancellation`: a statement that writes goes on when the task that waits for it is cancelled.
+    """
+
+    outlasts_cancellation: bool
 
     async def take(self, deadline: float) -> Any: ...
 
@@ -202,9 +207,24 @@ class AsyncExecutor:
 
     async def run(self, call: SqlCall, deadline: float) -> Rows:
         if call.writes:
-            rows: Rows = await until_done(asyncio.create_task(self.send(lambda: call, deadline)))
-            return rows
+            return await self.send_to_the_end(lambda: call, deadline)
         return await self.send(lambda: call, deadline)
+
+    async def send_to_the_end(self, choose: Callable[[], SqlCall | None], deadline: float) -> Rows:
+        """Send a call as `send` does. Cancelled once it was sent, wait for its outcome before that is raised."""
+        if not self._source.outlasts_cancellation:
+            rows: Rows = await until_done(asyncio.create_task(self.send(choose, deadline)))
+            return rows
+        before = cancellations()
+        try:
+            rows = await self.send(choose, deadline)
+        except Exception as exc:
+            if cancellations() > before:
+                raise asyncio.CancelledError from exc
+            raise
+        if cancellations() > before:
+            raise asyncio.CancelledError
+        return rows
 
     async def send(self, choose: Callable[[], SqlCall | None], deadline: float) -> Rows:
         """Send the call that is chosen once a connection is in hand, if any. Cancelled, it is just dropped."""
@@ -244,6 +264,12 @@ class AsyncExecutor:
         await self._source.close()
 
 
+def cancellations() -> int:
+    """Count the cancellations of the current task that nobody has handled yet."""
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
+
+
 async def until_done(task: asyncio.Task[Any]) -> Any:
     """Wait for the task's result. If the caller is cancelled meanwhile, that is raised once the task has ended: its
     statement was sent, and the outcome must be settled by then. The task has a deadline of its own."""
@@ -266,6 +292,8 @@ async def until_done(task: asyncio.Task[Any]) -> Any:
 
 class AsyncGivenClient(_Client):
     """Lends the connections of an event loop's client that we were given."""
+
+    outlasts_cancellation = False
 
     async def take(self, deadline: float) -> Any:
         self._check_open()

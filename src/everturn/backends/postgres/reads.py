@@ -41,6 +41,7 @@ class Miscounted(Exception):
     """A read came back with another number of entries than its state shows."""
 
 
+_STATUS = {status.value: status for status in Status}
 _decode = msgspec.json.Decoder(_About).decode
 _decode_glance = msgspec.json.Decoder(tuple[_Facts, tuple[int, int, int, tuple[int, ...] | None, int]]).decode
 
@@ -88,10 +89,10 @@ def reading(rows: Rows, take: Take, query: Query) -> Reading:
     while batch := list(islice(iterator, BATCH)):
         take(batch)
     if about.facts is None:
-        return Reading(Status(about.status))
+        return Reading(_STATUS[about.status])
     session = SessionInfo(*about.facts)
     return Reading(
-        Status(about.status),
+        _STATUS[about.status],
         session,
         State() if about.state is None else State(*about.state),
         tuple(

@@ -15,17 +15,23 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import pq, waiting
+from psycopg import pq
 from psycopg.rows import tuple_row
+from psycopg.waiting import Wait
 
+from everturn.backends._shared.deadline_watch import DeadlineWatch
 from everturn.backends._shared.thread_pool import PoolPlace
 from everturn.backends.postgres import errors
 from everturn.backends.postgres.cancellation import abandon, withdraw
 
 T = TypeVar("T")
-INTERVAL = 0.1  # seconds at most between looks at the clock, and at signals
 SOON = 0.5  # seconds in which a server answers that has nothing to wait for
 LONGEST = 86_400.0  # seconds that the server is told to wait at most, where the deadline is no deadline
+
+# As integers: the members of an enum take longer to find.
+_READ, _WRITE = int(Wait.R), int(Wait.W)
+_IDLE = int(pq.TransactionStatus.IDLE)
+_EVENTS = {_READ: select.POLLIN, _WRITE: select.POLLOUT, _READ | _WRITE: select.POLLIN | select.POLLOUT}
 
 _connect_by: ContextVar[float] = ContextVar("everturn_connect_by", default=math.inf)
 
@@ -57,8 +63,15 @@ def _until(steps: Generator[Any, Any, T], deadline: float) -> Generator[Any, Any
         return result
 
 
-def _interval(deadline: float) -> float:
-    return min(INTERVAL, max(deadline - time.monotonic(), 0.001))
+def _poller(connection: TimedConnection | TimedAsyncConnection, wanted: int) -> select.poll:
+    """Give the object that waits for the socket. The one for reads is kept: nearly all waits are."""
+    if wanted == _READ and connection.poller is not None:
+        return connection.poller
+    poller = select.poll()
+    poller.register(connection.pgconn.socket, _EVENTS[wanted])
+    if wanted == _READ:
+        connection.poller = poller
+    return poller
 
 
 class TimedConnection(psycopg.Connection[Any]):
@@ -71,6 +84,7 @@ class TimedConnection(psycopg.Connection[Any]):
     limit: float = math.inf
     place: PoolPlace[Any]  # in the pool that lends it
     cursor_of_its_own: psycopg.Cursor[Any] | None = None
+    poller: select.poll | None = None  # of reads
 
     @classmethod
     def _connect_gen(cls, *args: Any, **kwargs: Any) -> Any:
@@ -78,43 +92,64 @@ class TimedConnection(psycopg.Connection[Any]):
 
     def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
         try:
-            return waiting.wait(_until(gen, self.deadline), self.pgconn.socket, interval=_interval(self.deadline))
+            wanted = next(gen)
+            while True:
+                wanted = gen.send(self._ready(wanted))
+        except StopIteration as stop:
+            return stop.value
         except psycopg.Error:
             raise
         except BaseException:
             abandon(self.pgconn)  # psycopg would first ask the server to cancel, and wait for it
             raise
 
+    def _ready(self, wanted: int) -> int:
+        """Wait until the socket can be read or written, as psycopg wants. Raises TimeUp past the deadline."""
+        poller = _poller(self, wanted)
+        while not (events := poller.poll(1000 * min(max(self.deadline - time.monotonic(), 0.0), LONGEST))):
+            if time.monotonic() >= self.deadline:
+                raise errors.TimeUp
+        ((_, event),) = events
+        # An error is noticed by reading.
+        return (_READ if event & ~select.POLLOUT else 0) | (_WRITE if event & select.POLLOUT else 0)
+
 
 class TimedAsyncConnection(psycopg.AsyncConnection[Any]):
     """A connection of an event loop, closed past its `deadline` or when the task that waits is cancelled.
 
-    `is_kept`: it is not closed when the task is cancelled. Whoever ends an event loop cancels every task, also those of
-    ours that see to a change on behalf of another task, which waits for the outcome. If the server does not answer
-    soon, it waits itself, for a lock say: then it is asked to cancel the statement, which settles it as well.
+    `is_kept`: it is not closed when the task is cancelled. It waits for a change, whose outcome must be settled before
+    the caller hears of the cancel; and whoever ends an event loop cancels also the tasks of ours that see to changes of
+    others. If the server does not answer soon, it waits itself, for a lock say: then it is asked to cancel the
+    statement, which settles it as well.
     """
 
     deadline: float = math.inf
     limit: float = math.inf
     cursor_of_its_own: psycopg.AsyncCursor[Any] | None = None
+    poller: select.poll | None = None
     is_kept = False
+    _deadlines: DeadlineWatch[asyncio.Future[int]] | None = None
 
     @classmethod
     def _connect_gen(cls, *args: Any, **kwargs: Any) -> Any:
         return _until(super()._connect_gen(*args, **kwargs), _connect_by.get())
 
     async def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
-        steps = _until(gen, self.deadline)
         withdrawal: asyncio.TimerHandle | None = None
         try:
+            wanted = next(gen)
             while True:
                 try:
-                    return await waiting.wait_async(steps, self.pgconn.socket, interval=_interval(self.deadline))
+                    ready = await self._ready(wanted)
                 except asyncio.CancelledError:
                     if not self.is_kept:
                         raise
                     if withdrawal is None:
                         withdrawal = asyncio.get_running_loop().call_later(SOON, withdraw, self.pgconn)
+                else:
+                    wanted = gen.send(ready)
+        except StopIteration as stop:
+            return stop.value
         except psycopg.Error:
             raise
         except BaseException:
@@ -123,6 +158,40 @@ class TimedAsyncConnection(psycopg.AsyncConnection[Any]):
         finally:
             if withdrawal is not None:
                 withdrawal.cancel()
+
+    async def _ready(self, wanted: int) -> int:
+        """Wait until the socket can be read or written, as psycopg wants. Raises TimeUp past the deadline."""
+        loop, socket = asyncio.get_running_loop(), self.pgconn.socket
+        ready: asyncio.Future[int] = loop.create_future()
+        if self._deadlines is None:
+            self._deadlines = DeadlineWatch(self._expire)
+        self._deadlines.add(ready, self.deadline)
+        if wanted & _READ:
+            loop.add_reader(socket, _tell, ready, _READ)
+        if wanted & _WRITE:
+            loop.add_writer(socket, _tell, ready, _WRITE)
+        try:
+            return await ready
+        finally:
+            if wanted & _READ:
+                loop.remove_reader(socket)
+            if wanted & _WRITE:
+                loop.remove_writer(socket)
+            self._deadlines.remove(ready)
+
+    def _expire(self, ready: asyncio.Future[int]) -> None:
+        if not ready.done():
+            ready.set_exception(errors.TimeUp())
+
+    async def close(self) -> None:
+        if self._deadlines is not None:
+            self._deadlines.close()
+        await super().close()
+
+
+def _tell(waiting: asyncio.Future[int], ready: int) -> None:
+    if not waiting.done():
+        waiting.set_result(ready)
 
 
 def cursor_on(connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
@@ -150,13 +219,11 @@ def async_cursor_on(connection: psycopg.AsyncConnection[Any]) -> psycopg.AsyncCu
     return cursor
 
 
-def is_alive(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+def is_alive(connection: TimedConnection | TimedAsyncConnection) -> bool:
     """Whether a connection that was idle can be used. One that has something to say has been told to go."""
-    if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:  # nor is one that is closed
+    if connection.pgconn.transaction_status != _IDLE:  # nor is one that is closed
         return False
-    poll = select.poll()
-    poll.register(connection.pgconn.socket, select.POLLIN)
-    return not poll.poll(0)
+    return not _poller(connection, _READ).poll(0)
 
 
 # --- limits of the server --------------------------------------------------------------------------------------------
