@@ -361,7 +361,8 @@ class ModelStore:
             session.effects[key] = (status, latest)
             return ()
 
-        return self._change(name, "end_effect", effect, content=("end", key, status), **how)
+        kind = "finish_effect" if status == "finished" else "fail_effect"
+        return self._change(name, kind, effect, content=("end", key, status), **how)
 
     def _undoable(self, session: Session, kind: str, before: State) -> None:
         session.undo = [*session.undo, Step(kind, before, session.state.path)][-UNDO_STEPS:]

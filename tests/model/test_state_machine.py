@@ -11,7 +11,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -695,6 +695,36 @@ class Walk(RuleBasedStateMachine):
         elif is_held:
             assert model.take_lease(name, id(lease), lease.seconds)
 
+    @rule(
+        place=places,
+        how=hows,
+        begins=st.booleans(),
+        sleeps=st.sampled_from([0.0, 9.0, 10.0, 2_000.0]),
+        taken=st.booleans(),
+        which=st.integers(0, 1),
+        pieces=turns,
+    )
+    def sleep_with_a_lease(
+        self,
+        place: tuple[str, str],
+        how: How,
+        begins: bool,
+        sleeps: float,
+        taken: bool,
+        which: int,
+        pieces: list[tuple[str, int]],
+    ) -> None:
+        """Whoever slept past its lease is refused, also if nobody took it and nothing moved."""
+        self.take_lease(place, 0, 10.0)
+        if begins:
+            self.change(place, "append", How(lease=0), [ChatMessage("user", "under a lease")])
+        if sleeps:
+            self.time_passes(sleeps)
+        if taken:
+            self.take_lease(place, 1, 10.0)
+        self.change(place, "append", replace(how, lease=which), self.entries(self.one_length(pieces)))
+        self.change(place, "clear", replace(how, lease=which, key=None))
+
     def each_lease(self, lease: Lease) -> list[Lease]:
         return [lease]
 
@@ -759,6 +789,42 @@ class Walk(RuleBasedStateMachine):
             assert is_told_again or isinstance(answer, InvalidInput | KeyReused | EffectInDoubt), answer
         else:
             assert type(answer) is done.error, f"{answer!r} instead of {done}"
+
+    @rule(
+        place=places,
+        how=hows,
+        key=st.sampled_from(["pay", "mail"]),
+        end=st.sampled_from(["", "", "finish", "fail"]),
+        between=st.sampled_from(["", "rollback", "clear", "fold", "compact", "undo", "replace", "sleep"]),
+        repeats=st.integers(0, 2),
+    )
+    def begin_an_effect_again(
+        self, place: tuple[str, str], how: How, key: str, end: str, between: str, repeats: int
+    ) -> None:
+        """No change of the history takes an effect back. The end of a life does."""
+        early = self.change(place, "save_snapshot", How(), "before the effect")
+        self.begin_effect(place, how, key, 0)
+        self.change(place, "append", How(), [ChatMessage("user", "paid"), ChatMessage("assistant", "thanks")])
+        if end:
+            self.end_effect(place, How(1), key, end == "finish", 0)
+        assert early is not None
+        match between:
+            case "rollback":
+                self.change(place, "rollback_to_snapshot", How(1), early.snapshot)
+            case "clear" | "undo":
+                self.change(place, "clear", How(1))
+                if between == "undo":
+                    self.change(place, "undo", How())
+            case "fold":
+                self.fold(place, 1, "", [], embeds=False)
+            case "compact":
+                self.compact(place, 1, drop_undo=True)
+            case "replace":
+                self.change(place, "replace", How(), [], model_method="append", after=0)
+            case "sleep":
+                self.time_passes(STORE_TTL)
+        self.begin_effect(place, replace(how, store=1), key, repeats)
+        self.end_effect(place, how, key, end != "fail", repeats)
 
     # --- copies, time, housekeeping ----------------------------------------------------------------------------
 
