@@ -200,6 +200,19 @@ def test_expiry_ends_the_lease_with_the_life(store: Any, clock: Clock) -> None:
     assert words(store, "a") == ["3", "5"]
 
 
+def test_a_fork_takes_over_the_lease_of_its_name_and_ends_it_with_its_life(store: Any, clock: Clock) -> None:
+    say(store, "origin", "1")
+    lease = store.lease("a", seconds=1000)
+    store.fork("origin", "a")
+    say(store, "a", "2", lease=lease)
+    store.set_ttl("a", 10)
+    clock.advance(11)
+    say(store, "a", "3")
+    with pytest.raises(LeaseLost):
+        say(store, "a", "4", lease=lease)
+    assert (words(store, "a"), store.get_lease("a")) == (["3"], None)
+
+
 def test_anybody_can_see_who_holds_a_lease(store: Any, clock: Clock) -> None:
     assert store.get_lease("a") is None
     before = time.time()
