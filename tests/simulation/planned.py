@@ -30,7 +30,9 @@ def repeat(model: ModelStore, op: Op, name: str, left: set[int], seen: Iterable[
     if op.kind == "trim":
         model.trim(name, planned=hidden)
     elif hidden:
-        covers = (min(hidden), max(hidden))
+        # It stands for the summary before it, too.
+        earlier = [item.entry.covers for item in session.state.visible if isinstance(item.entry, Summary)]
+        covers = (min([min(hidden), *(first for first, _ in earlier)]), max(hidden))
         model.fold(name, Summary(f"summary {op.id}", None, covers, extra={"fold": True}), hidden)
     else:
         raise Refused(MemoryStoreError)
