@@ -9,25 +9,25 @@ SOON = 0.05  # seconds that the store goes on trying
 
 @pytest.fixture
 def failing(memory):
-    """A store whose client raises redis.ConnectionError, with one message in it from better days."""
+    """A store whose client raises redis.ConnectionError, on the Redis of `memory` with one message from better days."""
     memory.add_messages("a", [ChatMessage("user", "My order is 1234.")])
     failing = memory.open(timeout=SOON)
     failing.fail()
     return failing
 
 
-def test_a_write_that_cannot_be_made_says_so_and_is_not_made(failing):
+def test_a_write_that_cannot_be_made_says_so_and_is_not_made(failing, memory):
     with pytest.raises(MemoryStoreBackendError, match="connection"):
         failing.add_messages("a", [ChatMessage("user", "Where is it?")])
     failing.recover()
-    assert failing.words("a") == ["My order is 1234."]
+    assert memory.words("a") == ["My order is 1234."]
 
 
-def test_a_read_that_cannot_be_made_is_no_empty_history(failing):
+def test_a_read_that_cannot_be_made_is_no_empty_history(failing, memory):
     with pytest.raises(MemoryStoreBackendError, match="connection"):
         failing.get_history("a")
     failing.recover()
-    assert failing.words("a") == ["My order is 1234."]
+    assert memory.words("a") == ["My order is 1234."]
 
 
 def test_a_write_whose_answer_was_lost_is_stored_once(memory):

@@ -7,6 +7,7 @@ operations.py      Operations: the methods of both, as one class
 Changes:
 
 changes.py         turns, snapshots, rollback, undo, clear, TTL, fork
+carried_summaries.py  summaries that a replace drops and hidden turns need: written again in the same request
 trim.py            trim, a change that reads before it writes
 fold.py            fold, the other one, with a model in between
 leases.py          leases, and the objects that hold one; lease_holder.py a lease as a value that changes name;

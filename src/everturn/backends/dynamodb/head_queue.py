@@ -38,7 +38,7 @@ MEMORIES = 4096
 
 
 class Memory(msgspec.Struct):
-    """What a process remembers of a session that others write, too. All of it may be wrong."""
+    """Memory of a process about a session that others write, too. All of it may be out of date."""
 
     name: str = ""  # its place in the queue, if it is still there
     turns: int = 0  # written at that place, since `begun`
