@@ -69,7 +69,7 @@ def _by_name(db: Connection, bounds: Mapping[str, Any], limit: int, now: float) 
 def _by_change(db: Connection, bounds: Mapping[str, Any], limit: int, now: float, *, begins: bool) -> list[SessionRow]:
     if begins:
         # A row that says that it was changed later than now would be on no page: it must be as it was written.
-        for (name,) in db.execute(SQL["sessions_changed_later"], bounds).fetchall():
+        for (name,) in db.execute(SQL["sessions_changed_later"], bounds):
             load(db, name, now)
     candidates = (load(db, name, now) for (name,) in db.execute(SQL["sessions_by_change"], bounds))
     found = list(islice(filter(None, candidates), limit))
