@@ -199,6 +199,7 @@ class Walk(RuleBasedStateMachine):
         self.receipts: list[Receipt] = []
         self.calls: list[tuple[Any, ...]] = []
         self.leases: dict[tuple[str, str], list[Lease]] = {}  # of each session, as they were taken
+        self.taken_by: dict[int, MemoryStore] = {}  # the store of each, which may be closed since
         self.tokens: dict[int, tuple[int, int]] = {}  # of each life, the latest lease and its token
         self.call_ids = self.steps = 0
         self.half_compacted: set[int] = set()  # lives of which compact has done a step, and perhaps not all
@@ -670,6 +671,7 @@ class Walk(RuleBasedStateMachine):
             return
         assert model.take_lease(name, id(lease), seconds)
         self.leases.setdefault(place, []).append(lease)
+        self.taken_by[id(lease)] = self.stores[namespace, number]
         session = model.live(name)
         if session is not None:
             _, token = self.tokens.get(session.life, (0, 0))
@@ -680,7 +682,7 @@ class Walk(RuleBasedStateMachine):
     def renew_or_release_lease(self, place: tuple[str, str], which: int, release: bool) -> None:
         namespace, name = place
         model, lease = self.models[namespace], self.some_lease(place, How(lease=which))
-        if lease is None:
+        if lease is None or not any(self.taken_by[id(lease)] is store for store in self.stores.values()):
             return
         is_held = model.holder(name) == id(lease)
         for one in self.each_lease(lease):
