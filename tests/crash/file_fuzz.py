@@ -150,7 +150,8 @@ def judge(original: Original, damaged: bytes, path: Path, dice: random.Random) -
     path.write_bytes(damaged)
     verdict = Verdict()
     try:
-        store = everturn.open(f"sqlite:///{path}", synchronous="OFF")
+        # With time enough: on a busy machine `verify` ended for want of it, which says nothing of the damage.
+        store = everturn.open(f"sqlite:///{path}", synchronous="OFF", timeout=60)
     except MemoryStoreError:
         verdict.loud.append("open")
         return verdict

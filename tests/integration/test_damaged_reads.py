@@ -85,6 +85,18 @@ def test_a_name_that_a_damaged_index_hides_is_not_taken_for_absent(
         assert words(store, f"customer {sound}") == [sound]
 
 
+@pytest.mark.parametrize("changed_at", [9e300, 0.0])
+def test_a_session_whose_time_of_change_is_damaged_is_not_left_out_of_the_recent_ones(
+    store: MemoryStore, path: Path, changed_at: float
+) -> None:
+    for name in "abc":
+        say(store, name, name)
+    store.close()
+    planted(path, f"UPDATE sessions SET changed_at = {changed_at} WHERE session_id = 'b'")
+    with everturn.open(f"sqlite:///{path}") as damaged, pytest.raises(CorruptEntry):
+        damaged.sessions(order="recent")
+
+
 def _root(path: Path, index: str) -> int:
     """Find the offset of the first page of an index in the file."""
     db = page_checksums.connect(str(path))

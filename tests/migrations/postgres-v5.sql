@@ -1490,6 +1490,16 @@ EXCEPTION WHEN SQLSTATE 'EVAGN' THEN  -- which lets the lock go
 END
 $$;
 
+-- Let a lease that was taken before the life began end with it. A row that is not as it was written stays so, and is noticed.
+CREATE OR REPLACE FUNCTION everturn.bind_lease_v5(p_namespace text, p_session_id text, p_life text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    UPDATE everturn.leases l
+       SET life = p_life, seal = everturn.lease_seal_v3(l.namespace, l.session_id, p_life, l.token, l.holder, l.until)
+     WHERE l.namespace = p_namespace AND l.session_id = p_session_id AND l.life = ''
+       AND l.seal = everturn.lease_seal_v3(l.namespace, l.session_id, l.life, l.token, l.holder, l.until);
+END
+$$;
+
 -- Whether the lease that a change names is in force. The session's row is locked, which keeps a lease from being taken; where there
 -- is none, the lease's own row is (is_absent_v5).
 CREATE OR REPLACE FUNCTION everturn.is_claimed_v3(
@@ -1970,9 +1980,7 @@ BEGIN
             ON CONFLICT (namespace, session_id) WHERE NOT ended DO NOTHING
         RETURNING * INTO s;
         IF s.no IS NOT NULL THEN
-            UPDATE everturn.leases l SET life = s.life, seal = everturn.lease_seal_v3(
-                       l.namespace, l.session_id, s.life, l.token, l.holder, l.until)
-             WHERE l.namespace = p_namespace AND l.session_id = r.session_id AND l.life = '';
+            PERFORM everturn.bind_lease_v5(p_namespace, r.session_id, s.life);
             EXIT;
         END IF;
         over := NULL;  -- another worker began it meanwhile: look again
@@ -2527,6 +2535,7 @@ BEGIN
             NULL;  -- another worker began the target meanwhile: look again
         END;
     END LOOP;
+    PERFORM everturn.bind_lease_v5(p_namespace, r.session_id, t.life);
     DELETE FROM everturn.forks f WHERE f.no = no_;
     INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at, kept,
                                   kind, call, key, content, seal)
@@ -3403,6 +3412,7 @@ BEGIN
             -- Another worker began it meanwhile: look again.
         END;
     END LOOP;
+    PERFORM everturn.bind_lease_v5(p_namespace, name, o.life);
     put := everturn.put_rows_v1(no_, p_seqs::bigint[], p_turns::bigint[], p_times::double precision[],
                                 p_checksums::bigint[], p_kinds, p_bodies, p_changes);
     INSERT INTO everturn.jumps (session, seq, after, prior, seal)

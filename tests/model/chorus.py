@@ -8,11 +8,17 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import pytest
 
 from everturn import (
     Change,
     Compaction,
+    Effect,
     ErasureReceipt,
+    HeldLease,
+    Lease,
+    LeaseHeld,
+    LeaseLost,
     MemoryStore,
     MemoryStoreError,
     Page,
@@ -45,6 +51,7 @@ class Circle:
     backends: Sequence[str]
     _theirs: dict[tuple[int, str], str] = field(default_factory=dict)  # by backend and the name that the first one gave
     _firsts: dict[tuple[int, str], str] = field(default_factory=dict)  # and the other way round
+    _leases: dict[tuple[int, int], Lease] = field(default_factory=dict)  # by backend and id() of the first one's
     solo: bool = False
     said: list[Said] = field(default_factory=list)
 
@@ -52,6 +59,8 @@ class Circle:
         """What a backend is given where the first is given this."""
         if isinstance(value, str):
             return self._theirs.get((backend, value), value)
+        if isinstance(value, Lease):
+            return self._leases[backend, id(value)] if backend else value
         if isinstance(value, Snapshot):
             return msgspec.structs.replace(value, id=self.translated(value.id, backend))
         if isinstance(value, Receipt | SessionState):
@@ -68,6 +77,16 @@ class Circle:
         elif isinstance(first, ErasureReceipt):
             # How much of lives that expired was left to be removed is for each backend to say.
             assert (first.session_id, first.complete) == (other.session_id, other.complete)
+        elif isinstance(first, Lease):
+            self._leases[backend, id(first)] = other
+        elif isinstance(first, LeaseHeld | LeaseLost):
+            assert first.session_id == other.session_id  # how far tokens go in earlier lives is for each to say
+        elif isinstance(first, HeldLease):
+            assert first.until == pytest.approx(other.until)
+        elif isinstance(first, Effect):
+            assert (first.lease is None) is (other.lease is None)
+            for name in ("key", "status", "request", "result", "error", "attempt", "version", "note"):
+                assert getattr(first, name) == getattr(other, name), name
         elif isinstance(first, msgspec.Struct):
             names = NAMES.get(type(first), ("life",))
             for name in first.__struct_fields__:

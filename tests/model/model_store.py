@@ -11,7 +11,16 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from everturn import ChatMessage, InvalidInput, KeyReused, SessionNotFound, SnapshotNotFound, Summary, VersionConflict
+from everturn import (
+    ChatMessage,
+    InvalidInput,
+    KeyReused,
+    LeaseLost,
+    SessionNotFound,
+    SnapshotNotFound,
+    Summary,
+    VersionConflict,
+)
 
 UNDO_STEPS = 10
 
@@ -126,6 +135,15 @@ class Done:
     snapshot: int | None = None
 
 
+@dataclass
+class Lease:
+    """The latest lease of a session. `life` is that of the session when it was taken, None if there was none."""
+
+    holder: int
+    until: float
+    life: int | None
+
+
 Expected = tuple[int, int | None] | None  # a version, and the life where one is named
 
 
@@ -140,6 +158,7 @@ class ModelStore:
         self.lives = lives
         self.snapshot_ids = snapshot_ids
         self.sessions: dict[str, Session] = {}
+        self.leases: dict[str, Lease] = {}
 
     def live(self, name: str) -> Session | None:
         session = self.sessions.get(name)
@@ -342,7 +361,8 @@ class ModelStore:
             session.effects[key] = (status, latest)
             return ()
 
-        return self._change(name, "end_effect", effect, content=("end", key, status), **how)
+        kind = "finish_effect" if status == "finished" else "fail_effect"
+        return self._change(name, kind, effect, content=("end", key, status), **how)
 
     def _undoable(self, session: Session, kind: str, before: State) -> None:
         session.undo = [*session.undo, Step(kind, before, session.state.path)][-UNDO_STEPS:]
@@ -359,14 +379,18 @@ class ModelStore:
         snapshot: int | None = None,
         creates: bool = False,
         absent: type[Exception] | None = SessionNotFound,
+        holder: int | None = None,
     ) -> Done:
-        """One change: the key first, then the expected version, then whatever the action needs; all or nothing."""
+        """One change: the key first, then the expected version, then the lease of its holder, then whatever the action
+        needs; all or nothing."""
         session = self.live(name)
         if session is not None and key is not None and (first := session.with_key(key)) is not None:
             if first.content != content:
                 raise Refused(KeyReused)
             return Done(session.life, first.version, first.seqs, replayed=True, changed=False, snapshot=first.snapshot)
         check_expected(session, expected)
+        if holder is not None and self.holder(name) != holder:
+            raise Refused(LeaseLost)
         if session is None and not creates:
             if absent is not None:
                 raise Refused(absent)
@@ -375,14 +399,40 @@ class ModelStore:
         seqs = apply(target)
         if seqs is None:
             return Done(target.life, target.version, changed=False) if session else Done(0, 0, changed=False)
-        self.sessions[name] = target
+        self._exists(name, target)
         self._record(target, Change(target.version + 1, kind, seqs, key, content, snapshot, target.state))
         return Done(target.life, target.version, seqs, snapshot=snapshot)
+
+    def _exists(self, name: str, session: Session) -> None:
+        """A life that begins takes over the lease that is held of its name."""
+        if self.sessions.get(name) is not session and self.holder(name) is not None:
+            self.leases[name].life = session.life
+        self.sessions[name] = session
 
     def _record(self, session: Session, change: Change) -> None:
         session.version = change.version
         session.log.append(change)
         session.expires_at = None if session.ttl is None else self.clock() + session.ttl
+
+    # --- leases ------------------------------------------------------------------------------------------------
+
+    def holder(self, name: str) -> int | None:
+        """Who holds the lease of a session now."""
+        lease, session = self.leases.get(name), self.live(name)
+        if lease is None or lease.until <= self.clock() or lease.life not in (None, session and session.life):
+            return None
+        return lease.holder
+
+    def take_lease(self, name: str, holder: int, seconds: float) -> bool:
+        """Take the lease, or renew that of the holder. Returns whether it was had."""
+        if self.holder(name) not in (None, holder):
+            return False
+        session = self.live(name)
+        self.leases[name] = Lease(holder, self.clock() + seconds, session and session.life)  # type: ignore[arg-type]
+        return True
+
+    def release_lease(self, name: str) -> None:
+        self.leases[name].until = 0.0
 
     # --- copies and housekeeping -------------------------------------------------------------------------------
 
@@ -405,13 +455,14 @@ class ModelStore:
         target.last_seq = state.path[-1].seq if state.path else 0
         target.stored = {item.seq: item for item in state.shown}
         target.facts = source.facts
-        self.sessions[new_name] = target
+        self._exists(new_name, target)
         self._record(target, Change(1, "fork", (), key, content, None, state))
         return Done(target.life, 1)
 
     def erase(self, name: str) -> tuple[int, int]:
         """How many entries and snapshots went. (Of this life; what expired before may have been reaped or not.)"""
         session = self.sessions.pop(name, None)
+        self.leases.pop(name, None)
         return (0, 0) if session is None else (len(session.stored), len(session.snapshots))
 
     def compact(self, name: str, remembered: int, *, drop_undo: bool = False) -> int:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 import everturn
-from everturn import CorruptEntry, MemoryStore, Summary, Unsupported
+from everturn import CorruptEntry, Lease, MemoryStore, Summary, Unsupported
 from everturn.backend import drive
 from everturn.backends.dynamodb import compaction as dynamodb_compaction
 from everturn.backends.dynamodb import new_state
@@ -90,6 +90,9 @@ class Agreement(Walk):
         """The stores of all backends, one by one."""
         chorus: Any = self.stores[namespace, number]
         return list(chorus.stores)
+
+    def each_lease(self, lease: Lease) -> list[Lease]:
+        return [self.circle.translated(lease, backend) for backend in range(len(BACKENDS))]
 
     # --- where backends go their own ways ---------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -33,7 +33,13 @@ import everturn
 from everturn import (
     ChatMessage,
     CorruptEntry,
+    Effect,
+    EffectInDoubt,
     InvalidInput,
+    KeyReused,
+    Lease,
+    LeaseHeld,
+    LeaseLost,
     MemoryStore,
     MemoryStoreError,
     Receipt,
@@ -90,13 +96,14 @@ BEGINNING = 4_000_000_000.0
 
 @dataclass(frozen=True)
 class How:
-    """How a change is made: through which of two stores on the file, with which key and expectation, and whether its
-    first reply is lost."""
+    """How a change is made: through which of two stores on the file, with which key, expectation and lease (counted
+    from the latest), and whether its first reply is lost."""
 
     store: int = 0
     key: str | None = None
     expected: str | None = None
     lost: bool = False
+    lease: int | None = None
 
 
 hows = st.builds(
@@ -105,6 +112,7 @@ hows = st.builds(
     key=st.sampled_from([None] * 9 + ["k1", "k2", "k3"]),
     expected=st.sampled_from([None] * 11 + ["now", "now", "state", "receipt", "behind", "ahead"]),
     lost=st.sampled_from([False] * 7 + [True]),
+    lease=st.sampled_from([None] * 5 + [0, 0, 1]),
 )
 places = st.tuples(st.sampled_from(("",) * 5 + NAMESPACES), st.sampled_from(NAMES[:1] * 8 + NAMES))
 
@@ -190,6 +198,9 @@ class Walk(RuleBasedStateMachine):
         self.snapshots: dict[int, Snapshot] = {}
         self.receipts: list[Receipt] = []
         self.calls: list[tuple[Any, ...]] = []
+        self.leases: dict[tuple[str, str], list[Lease]] = {}  # of each session, as they were taken
+        self.taken_by: dict[int, MemoryStore] = {}  # the store of each, which may be closed since
+        self.tokens: dict[int, tuple[int, int]] = {}  # of each life, the latest lease and its token
         self.call_ids = self.steps = 0
         self.half_compacted: set[int] = set()  # lives of which compact has done a step, and perhaps not all
         self.touched: set[tuple[str, str]] = set()  # what the latest step may have changed
@@ -224,6 +235,9 @@ class Walk(RuleBasedStateMachine):
         model, store = self.models[namespace], self.stores[namespace, how.store]
         expected, real_expected = self.expectation(place, how)
         model_named = {"expected": expected, "key": how.key} | named
+        leased = {}
+        if method != "fork" and (lease := self.some_lease(place, how)) is not None:
+            leased, model_named["holder"] = {"lease": lease}, id(lease)
         if method == "replace":
             model_named["hides"] = self.hides(place)
         try:
@@ -235,7 +249,9 @@ class Walk(RuleBasedStateMachine):
         flaky = self.flaky[namespace, how.store]
         flaky.lose = how.lost
         try:
-            answer = getattr(store, method)(name, *real_args, key=how.key, expected_version=real_expected, **real_named)
+            answer = getattr(store, method)(
+                name, *real_args, key=how.key, expected_version=real_expected, **leased, **real_named
+            )
         except MemoryStoreError as error:
             answer = error
         flaky.lose = False
@@ -637,6 +653,181 @@ class Walk(RuleBasedStateMachine):
             self.change(place, "rollback_to_snapshot", How(1), snapshot.snapshot)
             self.change(place, "append", How(1, key), entries)
 
+    # --- leases and effects ------------------------------------------------------------------------------------
+
+    def some_lease(self, place: tuple[str, str], how: How) -> Lease | None:
+        """The lease that a change names: the latest of its session, or the one before."""
+        taken = self.leases.get(place, [])
+        return taken[-1 - how.lease % len(taken)] if taken and how.lease is not None else None
+
+    @rule(place=places, number=st.integers(0, 1), seconds=st.sampled_from([0.5, 10.0, 1_500.0, 80_000.0]))
+    def take_lease(self, place: tuple[str, str], number: int, seconds: float) -> None:
+        namespace, name = place
+        model = self.models[namespace]
+        try:
+            lease = self.stores[namespace, number].lease(name, seconds=seconds)
+        except LeaseHeld:
+            assert model.holder(name) is not None
+            return
+        assert model.take_lease(name, id(lease), seconds)
+        self.leases.setdefault(place, []).append(lease)
+        self.taken_by[id(lease)] = self.stores[namespace, number]
+        session = model.live(name)
+        if session is not None:
+            _, token = self.tokens.get(session.life, (0, 0))
+            assert lease.token > token
+            self.tokens[session.life] = (id(lease), lease.token)
+
+    @rule(place=places, which=st.integers(0, 3), release=st.booleans())
+    def renew_or_release_lease(self, place: tuple[str, str], which: int, release: bool) -> None:
+        namespace, name = place
+        model, lease = self.models[namespace], self.some_lease(place, How(lease=which))
+        if lease is None or not any(self.taken_by[id(lease)] is store for store in self.stores.values()):
+            return
+        is_held = model.holder(name) == id(lease)
+        for one in self.each_lease(lease):
+            try:
+                one.release() if release else one.renew()
+            except LeaseLost:
+                assert not is_held
+            else:
+                assert is_held or release  # to release it when its time is over does no harm
+        if is_held and release:
+            model.release_lease(name)
+        elif is_held:
+            assert model.take_lease(name, id(lease), lease.seconds)
+
+    @rule(
+        place=places,
+        how=hows,
+        begins=st.booleans(),
+        sleeps=st.sampled_from([0.0, 9.0, 10.0, 2_000.0]),
+        taken=st.booleans(),
+        which=st.integers(0, 1),
+        pieces=turns,
+    )
+    def sleep_with_a_lease(
+        self,
+        place: tuple[str, str],
+        how: How,
+        begins: bool,
+        sleeps: float,
+        taken: bool,
+        which: int,
+        pieces: list[tuple[str, int]],
+    ) -> None:
+        """Whoever slept past its lease is refused, also if nobody took it and nothing moved."""
+        self.take_lease(place, 0, 10.0)
+        if begins:
+            self.change(place, "append", How(lease=0), [ChatMessage("user", "under a lease")])
+        if sleeps:
+            self.time_passes(sleeps)
+        if taken:
+            self.take_lease(place, 1, 10.0)
+        self.change(place, "append", replace(how, lease=which), self.entries(self.one_length(pieces)))
+        self.change(place, "clear", replace(how, lease=which, key=None))
+
+    def each_lease(self, lease: Lease) -> list[Lease]:
+        return [lease]
+
+    def effect(self, place: tuple[str, str], method: str, how: How, key: str, *args: Any, **named: Any) -> Any:
+        """Begin or end an effect, on the store alone. Returns its answer, or its error."""
+        self.touched.add(place)
+        namespace, name = place
+        _, expected = self.expectation(place, how)
+        flaky, lease = self.flaky[namespace, how.store], self.some_lease(place, how)
+        flaky.lose = how.lost
+        try:
+            return getattr(self.stores[namespace, how.store], method)(
+                name, key, *args, expected_version=expected, lease=lease, **named
+            )
+        except MemoryStoreError as error:
+            return error
+        finally:
+            flaky.lose = False
+
+    def effect_of_model(
+        self, place: tuple[str, str], how: How, method: str, *args: Any, **named: Any
+    ) -> Done | Refused:
+        namespace, name = place
+        expected, _ = self.expectation(place, how)
+        lease = self.some_lease(place, how)
+        holder = None if lease is None else id(lease)
+        try:
+            return getattr(self.models[namespace], method)(name, *args, expected=expected, holder=holder, **named)
+        except Refused as refused:
+            return refused
+
+    @rule(place=places, how=hows, key=st.sampled_from(["pay", "mail"]), repeats=st.integers(0, 2))
+    def begin_effect(self, place: tuple[str, str], how: How, key: str, repeats: int) -> None:
+        answer = self.effect(place, "begin_effect", how, key, {"amount": 1}, repeats=repeats)
+        done = self.effect_of_model(place, how, "begin_effect", key, repeats=repeats)
+        if isinstance(done, Refused):
+            assert type(answer) is done.error, f"{answer!r} instead of {done}"
+            return
+        session = self.models[place[0]].live(place[1])
+        assert isinstance(answer, Effect), answer
+        assert session is not None
+        status, attempt = session.effects[key]
+        assert (answer.status, answer.attempt) == ("new" if done.changed else status, attempt)
+        if done.changed:
+            assert answer.version == done.version
+
+    @rule(
+        place=places,
+        how=hows,
+        key=st.sampled_from(["pay", "mail"]),
+        finish=st.booleans(),
+        attempt=st.sampled_from([0, 0, 1, 2]),
+    )
+    def end_effect(self, place: tuple[str, str], how: How, key: str, finish: bool, attempt: int) -> None:
+        method, status = ("finish_effect", "finished") if finish else ("fail_effect", "failed")
+        answer = self.effect(place, method, how, key, "so", attempt=attempt)
+        done = self.effect_of_model(place, how, "end_effect", key, status, attempt=attempt)
+        if isinstance(done, Done):
+            self.compare(place, method, how, done, answer)
+        elif done.error in (InvalidInput, SessionNotFound):
+            is_told_again = isinstance(answer, Receipt) and answer.replayed
+            assert is_told_again or isinstance(answer, InvalidInput | KeyReused | EffectInDoubt), answer
+        else:
+            assert type(answer) is done.error, f"{answer!r} instead of {done}"
+
+    @rule(
+        place=places,
+        how=hows,
+        key=st.sampled_from(["pay", "mail"]),
+        end=st.sampled_from(["", "", "finish", "fail"]),
+        between=st.sampled_from(["", "rollback", "clear", "fold", "compact", "undo", "replace", "sleep"]),
+        repeats=st.integers(0, 2),
+    )
+    def begin_an_effect_again(
+        self, place: tuple[str, str], how: How, key: str, end: str, between: str, repeats: int
+    ) -> None:
+        """No change of the history takes an effect back. The end of a life does."""
+        early = self.change(place, "save_snapshot", How(), "before the effect")
+        self.begin_effect(place, how, key, 0)
+        self.change(place, "append", How(), [ChatMessage("user", "paid"), ChatMessage("assistant", "thanks")])
+        if end:
+            self.end_effect(place, How(1), key, end == "finish", 0)
+        assert early is not None
+        match between:
+            case "rollback":
+                self.change(place, "rollback_to_snapshot", How(1), early.snapshot)
+            case "clear" | "undo":
+                self.change(place, "clear", How(1))
+                if between == "undo":
+                    self.change(place, "undo", How())
+            case "fold":
+                self.fold(place, 1, "", [], embeds=False)
+            case "compact":
+                self.compact(place, 1, drop_undo=True)
+            case "replace":
+                self.change(place, "replace", How(), [], model_method="append", after=0)
+            case "sleep":
+                self.time_passes(STORE_TTL)
+        self.begin_effect(place, replace(how, store=1), key, repeats)
+        self.end_effect(place, how, key, end != "fail", repeats)
+
     # --- copies, time, housekeeping ----------------------------------------------------------------------------
 
     @rule(place=places, how=hows, new=st.sampled_from(NAMES), which=numbers)
@@ -940,6 +1131,7 @@ class Walk(RuleBasedStateMachine):
             session = self.models[namespace].live(name)
             store = self.stores[namespace, self.steps % 2]
             self.agree_on_the_state(store, name, session)
+            self.agree_on_the_lease(place)
             if place in self.touched:
                 self.agree_on_sql(namespace, name, session)
                 if session is None:
@@ -947,6 +1139,15 @@ class Walk(RuleBasedStateMachine):
                 else:
                     self.agree_on_the_rest(store, place, session)
         self.touched = set()
+
+    def agree_on_the_lease(self, place: tuple[str, str]) -> None:
+        namespace, name = place
+        held = self.stores[namespace, self.steps % 2].get_lease(name)
+        holder = self.models[namespace].holder(name)
+        assert (held is None) is (holder is None)
+        if held is not None:
+            (lease,) = (lease for lease in self.leases[place] if id(lease) == holder)
+            assert (held.token, held.until) == (lease.token, pytest.approx(self.models[namespace].leases[name].until))
 
     def agree_on_the_state(self, store: MemoryStore, name: str, session: Session | None) -> None:
         state = store.state(name)
@@ -976,6 +1177,8 @@ class Walk(RuleBasedStateMachine):
         assert snapshots == [self.snapshots[number] for number in session.snapshots]
         taken = [len(state.messages) for _, _, state in session.snapshots.values()]
         assert [snapshot.messages for snapshot in snapshots] == taken
+        effects = [(effect.key, (effect.status, effect.attempt)) for effect in store.get_effects(name)]
+        assert sorted(effects) == sorted(session.effects.items())
         facts = store.info(name)
         assert (facts.version, facts.messages, facts.last_seq) == (
             session.version,

@@ -130,6 +130,31 @@ def test_a_context_is_a_prompt_that_models_accept(store: Any) -> None:
     assert len(store.get_context("a", heal=False).messages) == 4
 
 
+def test_results_that_healing_adds_count_too(store: Any) -> None:
+    """A worker that died left a call without a result; a prompt with the synthetic one is within the bounds, too."""
+    say(store, "a", "1")
+    store.add_messages("a", [calling("c", "d")])
+    say(store, "a", "2")
+    say(store, "a", "3")
+    assert said(store.get_context("a", max_messages=4)) == ["2", "3"]
+    assert store.get_context("a", max_messages=4).left_out == 2
+    assert len(store.get_context("a", max_messages=5).messages) == 5
+    whole = store.get_context("a", max_messages=5)
+    size = sum(map(size_of, whole.messages))
+    for bound, exactly in (("max_tokens", whole.tokens), ("max_bytes", size)):
+        assert said(store.get_context("a", **{bound: exactly})) == said(whole)
+        assert said(store.get_context("a", **{bound: exactly - 1})) == ["2", "3"]
+
+
+def test_a_last_turn_whose_calls_have_no_results_is_there_whole(store: Any) -> None:
+    say(store, "a", "1")
+    store.add_messages("a", [user("2"), calling("c", "d")])
+    for bound in ({"max_messages": 1}, {"max_tokens": 1}, {"max_bytes": 1}):
+        context = store.get_context("a", **bound)
+        assert [message.role for message in context.messages] == ["user", "assistant", "tool", "tool"]
+        assert context.left_out == 1
+
+
 def test_a_summary_and_a_healed_result_bring_no_field_that_an_api_refuses(store: Any) -> None:
     say_each(store, "a", *"1234")
     store.fold("a", lambda *_: "so far", max_messages=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -47,7 +48,7 @@ def log(
         changes = store.changes(session, limit=ALL)
         snapshots = {snapshot.id: snapshot for snapshot in store.list_snapshots(session)}
         taken = change_graph.taken_at(changes, snapshots.values())
-        moments = change_graph.place_changes(changes, taken, lambda change: _after(store, session, change))
+        moments = change_graph.place_changes(changes, taken, partial(_after, store, session))
         latest = moments[-limit:]
         if json:
             print_json(_as_json(moment) for moment in reversed(latest))
@@ -56,9 +57,9 @@ def log(
     print_paged(_drawn(moments, limit, snapshots, entries, console().width))
 
 
-def _after(store: MemoryStore, session_id: str, change: Change) -> int | None:
+def _after(store: MemoryStore, session_id: str, change: Change, latest: int | None) -> int | None:
     """The seq that a replace put its entries after; None if that state has been reclaimed."""
-    first = change.seqs[0] if change.seqs else None
+    first = change.seqs[0] if latest is None and change.seqs else None if latest is None else latest + 1
     try:
         entries = store.state(session_id, at=change.version).entries
     except InvalidInput:

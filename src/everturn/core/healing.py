@@ -7,6 +7,7 @@ from then on. The rules of OpenAI and Anthropic, with their sources, are in test
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import is_not
 
 import msgspec
 
@@ -44,6 +45,11 @@ def heal(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     if not any(map(_concerns_tools, messages)):
         return list(messages)
     return _Healing([_without_empty_calls(message) for message in messages]).healed()
+
+
+def has_healed(prompt: Sequence[ChatMessage], messages: Sequence[ChatMessage]) -> bool:
+    """Whether `heal` made another prompt of these messages."""
+    return len(prompt) != len(messages) or any(map(is_not, prompt, messages))
 
 
 def _concerns_tools(message: ChatMessage) -> bool:

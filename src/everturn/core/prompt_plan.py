@@ -5,13 +5,14 @@ The rules are those of a trim (trimming.py), so that a context shows the turns t
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 import msgspec
 
 from everturn.core import prompts
+from everturn.core.healing import has_healed, heal
 from everturn.core.paths import State
 from everturn.core.tool_calls import SYSTEM_ROLES
 from everturn.core.trimming import Header, TrimPlanner, counted, header
@@ -61,6 +62,14 @@ class PromptBounds(msgspec.Struct, frozen=True):
         if self.count_tokens is None:
             return prompts.estimated(messages)
         return list(map(self.count_tokens, messages))
+
+    def are_kept_by(self, messages: Sequence[ChatMessage]) -> bool:
+        """Whether these messages are within the bounds. Raises InvalidInput if the counter returns nonsense."""
+        return (
+            (self.max_messages is None or len(messages) <= self.max_messages)
+            and (self.max_bytes is None or sum(map(prompts.size_of, messages)) <= self.max_bytes)
+            and (self.max_tokens is None or sum(self.tokens_of(messages)) <= self.max_tokens)
+        )
 
     def header(self, message: ChatMessage, turn: int, *, counts: bool = True) -> Header:
         """Make the header of a message, with its tokens and bytes as far as a bound needs them."""
@@ -145,13 +154,35 @@ class PromptPlan:
                 break
         return tokens
 
-    def compose(self, *, has_more: bool) -> tuple[list[ChatMessage], int]:
+    def compose_healed(self, *, has_more: bool) -> tuple[list[ChatMessage], int, bool]:
+        """Return the prompt as `compose` does, healed, and whether healing changed it.
+
+        Results that healing adds count: as many of the oldest turns go as needed. Each call stays with its results, so
+        that a prompt of fewer turns is shorter when it is healed, too.
+        """
+        shown, left_out = self.compose(has_more=has_more)
+        prompt = heal(shown)
+        if not has_healed(prompt, shown):
+            return prompt, left_out, False
+        latest = self._planner.starts - 1
+        if not self._bounds.are_kept_by(prompt):
+            later = 1 + bisect_left(
+                range(1, latest),
+                True,  # noqa: FBT003 - what is looked for, in order
+                key=lambda at: self._bounds.are_kept_by(heal(self.compose(has_more=has_more, later=at)[0])),
+            )
+            shown, left_out = self.compose(has_more=has_more, later=later)
+            prompt = heal(shown)
+        return prompt, left_out, True
+
+    def compose(self, *, has_more: bool, later: int = 0) -> tuple[list[ChatMessage], int]:
         """Return the prompt, and how many messages of the history it leaves out. `has_more`: older ones were not read.
 
-        In front stand the system messages, then the summaries, then the newest turns that fit.
+        In front stand the system messages, then the summaries, then the newest turns that fit. `later` begins so many
+        starts behind the oldest that fits.
         """
         messages, total = self._messages, self._state.messages
-        cut = self._planner.cut(total if has_more else None)
+        cut = self._planner.cut(total if has_more else None, later=later)
         start = 0 if cut is None else bisect_right(messages, cut.floor, key=_stored_seq)
         oldest = _seq_of(messages[0]) if messages else self._state.head + 1
         front = [message for message in self._leading if _seq_of(message) < oldest]  # the others were read again

@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, compress, count, repeat
+from itertools import accumulate, compress, count, islice, repeat
 from operator import ne
 from typing import TypeAlias
 
@@ -188,16 +188,23 @@ class TrimPlanner:
         """Count so many older messages, none of them a system message, whose headers are not needed."""
         self.seen += count
 
-    def cut(self, total: int | None = None) -> TrimCut | None:
+    @property
+    def starts(self) -> int:
+        """Number of turns with which the part that stays may begin, as far as they are kept here."""
+        self._end_turn()
+        return len(self._starts)
+
+    def cut(self, total: int | None = None, *, later: int = 0) -> TrimCut | None:
         """Plan the cut, once no more is wanted or there is no more; None if there is nothing to hide.
 
-        `total` is the number of visible messages, if not all of them were added.
+        `total` is the number of visible messages, if not all of them were added. `later`: cut so many starts behind the
+        oldest that fits, but never behind the newest.
         """
         self._end_turn()
         if not self._starts:
             return None
         fitting = (start for start in reversed(self._starts) if not self._exceeds(*start[2:]))
-        _, turn, messages, _, _ = next(fitting, self._starts[0])
+        _, turn, messages, _, _ = next(islice(fitting, later, None), self._starts[0])
         hidden = (self.seen if total is None else total) - messages - len(self._system)
         if not hidden:
             return None

@@ -20,7 +20,7 @@ from everturn.model import MESSAGE, SUMMARY, ChatMessage, Context, Entry, Snapsh
 from everturn.store import pages
 from everturn.store.arguments import checked_at, checked_id, checked_limit
 from everturn.store.entry_reader import EntryReader
-from everturn.store.healed_prompts import healed
+from everturn.store.healed_prompts import count_healed
 from everturn.store.pages import PagedReads, refuse_absent_state
 
 T = TypeVar("T")
@@ -110,9 +110,12 @@ def _composed(
     plan: PromptPlan, bounds: PromptBounds, *, has_more: bool, healing_for: Source | None
 ) -> tuple[list[ChatMessage], int, int]:
     """Compose the messages of a context, and count their tokens and the messages left out."""
-    messages, left_out = plan.compose(has_more=has_more)
     if healing_for is not None and plan.concerns_tools:
-        messages = healed(messages, healing_for)
+        messages, left_out, is_healed = plan.compose_healed(has_more=has_more)
+        if is_healed:
+            count_healed(healing_for)
+    else:
+        messages, left_out = plan.compose(has_more=has_more)
     return messages, sum(bounds.tokens_of(messages)), left_out
 
 

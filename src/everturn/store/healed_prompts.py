@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-
 from everturn import telemetry
 from everturn.core import healing
 from everturn.events import Source
@@ -13,6 +11,11 @@ from everturn.model import ChatMessage
 def healed(messages: list[ChatMessage], source: Source) -> list[ChatMessage]:
     """Make a prompt that models accept out of these messages."""
     prompt = healing.heal(messages)
-    if len(prompt) != len(messages) or any(map(operator.is_not, prompt, messages)):
-        telemetry.count("everturn.heals", source.system, {})
+    if healing.has_healed(prompt, messages):
+        count_healed(source)
     return prompt
+
+
+def count_healed(source: Source) -> None:
+    """Count a prompt that healing changed."""
+    telemetry.count("everturn.heals", source.system, {})

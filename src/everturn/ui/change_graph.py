@@ -38,18 +38,20 @@ class Moment(msgspec.Struct, frozen=True):
 def place_changes(
     changes: Sequence[Change],
     snapshots: Mapping[str, int],
-    replaced_after: Callable[[Change], int | None] = lambda _change: None,
+    replaced_after: Callable[[Change, int | None], int | None] = lambda _change, _latest: None,
 ) -> list[Moment]:
     """The changes, oldest first, each with the head after it.
 
     `changes` come as the store returns them, newest first; the oldest may be missing. `snapshots` has the version at
     which each snapshot was taken. `replaced_after` returns the seq after which a replace put its entries (0: at the
-    start), or None if it is not known any more.
+    start), or None if it is not known any more. It is told the latest seq that was written before, if that is known:
+    behind it may stand summaries that the replace carried along, which no change names.
     """
     moments: list[Moment] = []
     head: int | None = 0 if changes and changes[-1].version == 1 else None
     heads: dict[int, int | None] = {0: 0}
     turn_of: dict[int, int] = {}  # the turn that wrote a seq
+    latest = head
     steps: list[tuple[str, int | None, int]] = []  # that undo takes back: the kind, the head before it, its version
     for change in reversed(changes):
         parent = None
@@ -58,7 +60,7 @@ def place_changes(
             case "append" | "fold" | "fork":
                 parent, head = head, change.version
             case "replace":
-                after = replaced_after(change)
+                after = replaced_after(change, latest)
                 parent = 0 if after == 0 else turn_of.get(after) if after is not None else None
                 head = change.version
             case "rollback":
@@ -70,6 +72,9 @@ def place_changes(
         if change.kind in {"rollback", "replace", "trim", "fold", "clear"}:
             steps = [*steps, (change.kind, before, change.version)][-UNDO_STEPS:]
         turn_of.update(dict.fromkeys(change.seqs, change.version))
+        if change.kind == "replace" and change.seqs and latest is not None:
+            turn_of.update(dict.fromkeys(range(latest + 1, change.seqs[0]), change.version))
+        latest = change.seqs[-1] if change.seqs else None if change.kind == "fork" else latest
         heads[change.version] = head
         moments.append(Moment(change, head, parent))
     return moments

@@ -184,17 +184,22 @@ async def _timeline(
     changes = await store.changes(facts.session_id, limit=limit)
     snapshots = await store.list_snapshots(facts.session_id)
     taken = change_graph.taken_at(changes, snapshots)
-    after = {one.version: await _after(store, facts, one) for one in changes if one.kind == "replace"}
-    moments = change_graph.place_changes(changes, taken, lambda change: after.get(change.version))
+    after: dict[int, int | None] = {}
+    # What was written before each replace: place_changes knows, and asks in order.
+    asked: list[tuple[Change, int | None]] = []
+    change_graph.place_changes(changes, taken, lambda change, latest: asked.append((change, latest)))
+    for change, latest in asked:
+        after[change.version] = await _after(store, facts, change, latest)
+    moments = change_graph.place_changes(changes, taken, lambda change, _latest: after.get(change.version))
     known = {entry.seq or 0: entry for entry in shown_entries}
     known |= await _branches(store, facts, moments)
     labels = {one.id: one.label for one in snapshots}
     return moments, {moment.version: _words(moment.change, known, labels) for moment in moments}, snapshots
 
 
-async def _after(store: AsyncMemoryStore, facts: SessionInfo, change: Change) -> int | None:
+async def _after(store: AsyncMemoryStore, facts: SessionInfo, change: Change, latest: int | None) -> int | None:
     """The seq that a replace put its entries after."""
-    first = change.seqs[0] if change.seqs else facts.last_seq + 1
+    first = latest + 1 if latest is not None else change.seqs[0] if change.seqs else facts.last_seq + 1
     try:
         near = await store.state(facts.session_id, at=change.version, before=first, after=max(first - NEAR, 0))
         if near.entries:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import everturn
+from everturn import LeaseLost
 from tests.integration.copying.talks import HOSTILE, say
-from tests.store.places import Place
+from tests.store.places import Clock, Place
 
 KEY = HOSTILE.replace("\0", "")
 
@@ -28,6 +31,21 @@ def test_effects_come_along_and_leases_stay_behind(source: Place, target: Place)
     assert _told(other) == _told(one)
     assert other.begin_effect("a", KEY).status == "finished"
     assert other.verify().ok
+
+
+def test_a_copy_takes_over_the_lease_of_its_name_and_ends_it_with_its_life(target: Place, beside: Any) -> None:
+    say(beside, "a", "1")
+    other, clock = target.open(), Clock(4e9)  # later than the times that come along
+    target.set_clock(other, clock)
+    lease = other.lease("a", seconds=1000)
+    assert everturn.copy(beside, other).ok
+    say(other, "a", "2", lease=lease)
+    other.set_ttl("a", 10)
+    clock.advance(11)
+    say(other, "a", "3")
+    with pytest.raises(LeaseLost):
+        say(other, "a", "4", lease=lease)
+    assert other.get_lease("a") is None
 
 
 def _told(store: Any) -> list[Any]:

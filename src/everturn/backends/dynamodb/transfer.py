@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from everturn.backend import ChangeOutcome, Status, UndoStep
+from everturn.backend import ChangeOutcome, LeaseRow, Status, UndoStep
 from everturn.backends.dynamodb import errors, new_state
 from everturn.backends.dynamodb.entry_blocks import block_items, size_of
 from everturn.backends.dynamodb.log_reader import LogReader, log_span
@@ -247,7 +247,7 @@ async def _publish(
         jump_blocks=len(blocks),
         effects=len(effects),
         summaries=len(listed),
-        lease=living.lease if living and living.life == out.life else None,
+        lease=_lease_of(stored, living, out.life),
     )
     writes = [
         table.put_head(head_item(pk, StoredHead(urandom(12), head)), stored),
@@ -260,6 +260,14 @@ async def _publish(
         writes.append(table.put(new_state.marker_item(table, sk, out.session_id, old, moments[0])))
     await table.write_together(writes, deadline)
     return ChangeOutcome(Status.APPLIED, out.life, out.version)
+
+
+def _lease_of(stored: StoredHead | None, living: Head | None, life: str) -> LeaseRow | None:
+    """Return the lease that holds on in the life that arrives: one of that life, or one taken while there was none."""
+    lease = stored.head.lease if stored is not None else None
+    if lease is None or (living.life != life if living else lease.life):
+        return None
+    return msgspec.structs.replace(lease, life=life)
 
 
 async def _extend(

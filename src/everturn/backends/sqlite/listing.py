@@ -36,14 +36,15 @@ def sessions(
 ) -> Page:
     """List one page of live sessions. Raises ValueError if the index of names, or that of facts, is damaged."""
     token = paging.token_of(page, order)
-    if token.by_change and token.is_first:
+    begins = token.by_change and token.is_first
+    if begins:
         token = paging.begun(token, now)
     bounds: dict[str, Any] = {"namespace": db.namespace, "prefix": prefix, "beyond": paging.beyond(prefix)}
     bounds |= {"past": token.session_id, "bound": token.bound}
     if where:
         found = _by_fact(db, bounds, where, limit, now, by_change=token.by_change)
     elif token.by_change:
-        found = _by_change(db, bounds, limit, now)
+        found = _by_change(db, bounds, limit, now, begins=begins)
     else:
         found = _by_name(db, bounds, limit, now)
     return paging.page_of([msgspec.structs.astuple(session.info) for session in found], token, limit)
@@ -65,7 +66,11 @@ def _by_name(db: Connection, bounds: Mapping[str, Any], limit: int, now: float) 
     return found
 
 
-def _by_change(db: Connection, bounds: Mapping[str, Any], limit: int, now: float) -> list[SessionRow]:
+def _by_change(db: Connection, bounds: Mapping[str, Any], limit: int, now: float, *, begins: bool) -> list[SessionRow]:
+    if begins:
+        # A row that says that it was changed later than now would be on no page: it must be as it was written.
+        for (name,) in db.execute(SQL["sessions_changed_later"], bounds):
+            load(db, name, now)
     candidates = (load(db, name, now) for (name,) in db.execute(SQL["sessions_by_change"], bounds))
     found = list(islice(filter(None, candidates), limit))
     within = {key: bounds[key] for key in _BY_NAME if key != "past"}

@@ -13,6 +13,12 @@ SELECT i.session_id
    AND i.session_id >= :prefix AND (:beyond IS NULL OR i.session_id < :beyond)
  ORDER BY s.changed_at IS NOT NULL, s.changed_at DESC, i.session_id DESC
 
+-- sessions_changed_later: list names whose row is behind the bound, which no page shows; i and s as above
+SELECT i.session_id
+  FROM sessions i LEFT JOIN sessions s ON s.no = i.no
+ WHERE i.namespace = :namespace AND i.ended = 0 AND (s.changed_at, i.session_id) >= (:bound, :past)
+   AND i.session_id >= :prefix AND (:beyond IS NULL OR i.session_id < :beyond)
+
 -- sessions_by_fact: list names in byte order that have a fact, with all columns of their rows; f is the index alone, s the row it leads to
 SELECT f.session_id, s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept,
        s.messages, s.bytes, s.dimension, s.ttl, s.expires_at, s.created_at, s.changed_at, s.forked_from, s.snapshots,

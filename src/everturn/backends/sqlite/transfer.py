@@ -12,7 +12,7 @@ from itertools import islice
 import msgspec
 
 from everturn.backend import ChangeOutcome, Status
-from everturn.backends.sqlite import apply_change, effects, session_row, statements
+from everturn.backends.sqlite import apply_change, effects, leases, session_row, statements
 from everturn.backends.sqlite.apply_change import LAST_SEQ
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.maintenance import delete_undo_steps
@@ -155,6 +155,7 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
     effects.forget(db, number)
     effects.store(db, number, (part.row for part in outline.effects))
     db.execute(SQL["publish"], (number,))
+    leases.bind(db, outline.session_id, outline.life)
     expires_at = None if arrival.expires_in is None else db.lives_from + arrival.expires_in
     known = (outline.life, outline.version, outline.last_seq, outline.state, size, outline.dimension, outline.ttl)
     times = (expires_at, outline.created_at, outline.changed_at)

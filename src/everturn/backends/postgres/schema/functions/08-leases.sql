@@ -49,6 +49,16 @@ EXCEPTION WHEN SQLSTATE 'EVAGN' THEN  -- which lets the lock go
 END
 $$;
 
+-- Let a lease that was taken before the life began end with it. A row that is not as it was written stays so, and is noticed.
+CREATE OR REPLACE FUNCTION everturn.bind_lease_v5(p_namespace text, p_session_id text, p_life text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE everturn.leases l
+       SET life = p_life, seal = everturn.lease_seal_v3(l.namespace, l.session_id, p_life, l.token, l.holder, l.until)
+     WHERE l.namespace = p_namespace AND l.session_id = p_session_id AND l.life = ''
+       AND l.seal = everturn.lease_seal_v3(l.namespace, l.session_id, l.life, l.token, l.holder, l.until);
+END
+$$;
+
 -- Whether the lease that a change names is in force. The session's row is locked, which keeps a lease from being taken; where there
 -- is none, the lease's own row is (is_absent_v5).
 CREATE OR REPLACE FUNCTION everturn.is_claimed_v3(

@@ -79,9 +79,7 @@ BEGIN
             ON CONFLICT (namespace, session_id) WHERE NOT ended DO NOTHING
         RETURNING * INTO s;
         IF s.no IS NOT NULL THEN
-            UPDATE everturn.leases l SET life = s.life, seal = everturn.lease_seal_v3(
-                       l.namespace, l.session_id, s.life, l.token, l.holder, l.until)
-             WHERE l.namespace = p_namespace AND l.session_id = r.session_id AND l.life = '';
+            PERFORM everturn.bind_lease_v5(p_namespace, r.session_id, s.life);
             EXIT;
         END IF;
         over := NULL;  -- another worker began it meanwhile: look again

@@ -207,6 +207,7 @@ BEGIN
             NULL;  -- another worker began the target meanwhile: look again
         END;
     END LOOP;
+    PERFORM everturn.bind_lease_v5(p_namespace, r.session_id, t.life);
     DELETE FROM everturn.forks f WHERE f.no = no_;
     INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at, kept,
                                   kind, call, key, content, seal)

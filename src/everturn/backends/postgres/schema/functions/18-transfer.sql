@@ -296,6 +296,7 @@ BEGIN
             -- Another worker began it meanwhile: look again.
         END;
     END LOOP;
+    PERFORM everturn.bind_lease_v5(p_namespace, name, o.life);
     put := everturn.put_rows_v1(no_, p_seqs::bigint[], p_turns::bigint[], p_times::double precision[],
                                 p_checksums::bigint[], p_kinds, p_bodies, p_changes);
     INSERT INTO everturn.jumps (session, seq, after, prior, seal)
