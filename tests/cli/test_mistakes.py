@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from everturn.cli.app import GROUPS
-from tests.cli.conftest import CUSTOMER, Run
+from tests.cli.conftest import Run
+from tests.conversation import CUSTOMER
 
 COMMANDS = [name for commands in GROUPS.values() for name in commands]
 
