@@ -16,6 +16,7 @@ _effects.lua        how many effects there are
 _effect.lua         one effect, that a change begins or ends
 _change.lua         before every change: replays, conflicts
 _entry.lua          the place of an entry
+_planned.lua        whether a trim or fold may be carried out as it was planned
 _commit.lua         after every change: what it writes, and the receipt
 _rows.lua           rows of a copy, written as they are
 
@@ -78,8 +79,8 @@ def _change(*names: str) -> Script:
 
 # --- changes: one script each, atomic --------------------------------------------------------------------------------
 APPEND = _change("_entry", "append")
-TRIM = _change("trim")
-FOLD = _change("_entry", "fold")
+TRIM = _change("_planned", "trim")
+FOLD = _change("_entry", "_planned", "fold")
 CLEAR = _change("clear")
 SNAPSHOT = _change("snapshot")
 DELETE_SNAPSHOT = _change("delete_snapshot")

@@ -1,13 +1,9 @@
 -- Hide everything up to `floor` but summaries and `kept`, and append the summary that stands for it: a fold, planned on the
 -- state that was seen.
--- ARGV from 10: as of trim.lua (the head seen, "cleared floor kept" seen, floor, kept, messages hidden, the life seen);
--- then the summary: its dimension, the bytes of its body, "checksum body".
+-- ARGV from 10: as _planned.lua has them; then the summary: its dimension, the bytes of its body, "checksum body".
 if not life then return refused('moved') end
 local head, cleared, floor, messages, kept = unpacked(state)
-if life ~= ARGV[15] or cleared .. ' ' .. floor .. ' ' .. kept ~= ARGV[11]
-   or not path_functions().on_path(head, tonumber(ARGV[10])) then
-  return refused('moved')
-end
+if not is_as_planned(head, cleared, floor, messages, kept) then return refused('moved') end
 if dimension ~= '' and ARGV[16] ~= '' and dimension ~= ARGV[16] then return refused('dimension') end
 local plan = {undoable = true, first = last_seq + 1, count = 1, size = tonumber(ARGV[17])}
 if ARGV[16] ~= '' then plan.dimension = ARGV[16] end
