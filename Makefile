@@ -6,11 +6,13 @@ BENCH   ?= .venv-bench
 DOCS    ?= .venv-docs
 DIST    ?= .venv-dist
 ARGS    ?=
-WORKERS ?= 3
+# More than there are cores, since tests wait for servers, kills and clocks.
+WORKERS ?= 4
 # of make quick
 QUICK   ?= tests/unit tests/store tests/kit/test_history_kinds.py tests/kit/test_history_stories.py
 # of make coverage: what it runs, one after another
-COVERED ?= $(filter-out tests/typing/,$(wildcard tests/[a-z]*/)) examples/contract_in_five_minutes examples/chat examples/agent
+LONGEST = tests/docs/ tests/integration/ tests/kit/ tests/adapters/
+COVERED ?= $(filter-out tests/typing/ $(LONGEST),$(wildcard tests/[a-z]*/)) examples/contract_in_five_minutes examples/chat examples/agent $(LONGEST)
 # of make deep: the tests that EVERTURN_DEEP=1 makes longer, and how many walks each state machine takes
 WALKED  ?= tests/model tests/unit/test_trimming.py tests/kit/test_history_oracle.py tests/kit/test_history_simulated.py tests/crash/test_file_fuzz.py
 WALKS   ?= 100
@@ -46,7 +48,7 @@ help:
 	@echo "While you work:"
 	@echo "  make try        see it at work: six processes, a kill -9, a rollback; a naive store beside ours"
 	@echo "  make quick      run the tests that need no server (under 2 minutes)"
-	@echo "  make test       run all tests (13 minutes; make test ARGS='-k rollback -x' runs some)"
+	@echo "  make test       run all tests (about 8 minutes; make test ARGS='-k rollback -x' runs some)"
 	@echo "  make lint       check style and types: ruff, mypy --strict"
 	@echo
 	@echo "Now and then:"
@@ -85,7 +87,8 @@ quick: $(VENV)/.dev
 	@$(VENV)/bin/python -m pytest -n 2 --dist worksteal -m "quick and not deep" $(QUICK) $(ARGS)
 
 # Children are measured, too: processes that tests start, and the workers of the kit. Folder by folder, so that a run
-# that is cut off has the data of all before it; `make coverage-report` then says what there is.
+# that is cut off has the data of all before it; `make coverage-report` then says what there is. The report has a line of
+# its own: make -n runs a line that calls make.
 coverage: $(VENV)/.dev
 	@mkdir -p build/coverage
 	@$(VENV)/bin/python -m coverage erase
@@ -93,7 +96,9 @@ coverage: $(VENV)/.dev
 	  echo "== $$folder"; \
 	  $(VENV)/bin/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal $$folder $(ARGS) || code=$$?; \
 	  [ $$code != 2 ] || break; \
-	done; $(MAKE) --no-print-directory coverage-report && exit $$code
+	done; echo $$code > build/coverage/code
+	@$(MAKE) --no-print-directory coverage-report
+	@exit $$(cat build/coverage/code)
 
 coverage-report: $(VENV)/.dev
 	@$(VENV)/bin/python -m coverage combine -q --append || [ -e build/coverage/data ]

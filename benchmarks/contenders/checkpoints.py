@@ -20,7 +20,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.base.id import uuid6
 
 from benchmarks.contenders.langchain_messages import KINDS
-from everturn.bench.contenders.base import BlockingContender
+from everturn.bench.contenders.contender import BlockingContender
 from everturn.bench.contenders.timing import Cost, costs
 from everturn.bench.workload import PlainMessage
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.contenders.on_sqlite.openai_agents import OpenAIItems
-from everturn.bench.contenders.base import AsyncContender
+from everturn.bench.contenders.contender import AsyncContender
 from everturn.bench.contenders.everturn_store import AsyncEverturn
 from everturn.bench.workload import PlainMessage
 from everturn.model import ChatMessage

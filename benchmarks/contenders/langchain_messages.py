@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from everturn.bench.contenders.base import BlockingContender
+from everturn.bench.contenders.contender import BlockingContender
 from everturn.bench.workload import PlainMessage
 
 KINDS: dict[str, type[HumanMessage | AIMessage]] = {"user": HumanMessage, "assistant": AIMessage}

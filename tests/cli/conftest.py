@@ -10,10 +10,8 @@ from typing import NamedTuple
 import pytest
 
 import everturn
-from everturn import ChatMessage, Record, Summary, ToolCall
 from everturn.cli import main
-
-CUSTOMER = "customer-42"
+from tests.conversation import have_it
 
 
 class Ran(NamedTuple):
@@ -52,23 +50,9 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A file with one conversation that was led astray, brought back, and went on."""
+    """A file with that conversation, and another."""
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with everturn.open(url) as store:
-        store.add_messages(CUSTOMER, [ChatMessage("system", "You help."), ChatMessage("user", "My order is 1234.")])
-        before = store.save_snapshot(CUSTOMER, "before the new prompt")
-        store.save_context(CUSTOMER, "Where is it?", "What is your order number?")
-        store.rollback_to_snapshot(CUSTOMER, before)
-        call = {"id": "call-1", "function": {"name": "track", "arguments": '{"order": 1234}'}}
-        store.append(
-            CUSTOMER,
-            [
-                ChatMessage("assistant", None, tool_calls=[call]),
-                ChatMessage("tool", "in Bern", tool_call_id="call-1"),
-                ToolCall("track", {"order": 1234}, result="in Bern", duration=0.25),
-                Summary("Order 1234 is in Bern.", [0.5, 0.5], covers=(1, 2)),
-                Record("langgraph.checkpoint", {"step": 3}),
-            ],
-        )
+        have_it(store)
         store.save_context("customer-43", "Hello", "Hi!")
     return url

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import everturn
 from everturn import ChatMessage
-from tests.cli.conftest import CUSTOMER, Run
+from tests.cli.conftest import Run
+from tests.conversation import CUSTOMER
 
 WRITER = """
 import sys, everturn

@@ -13,7 +13,8 @@ import time
 import pytest
 
 import everturn
-from tests.cli.conftest import CUSTOMER, Run
+from tests.cli.conftest import Run
+from tests.conversation import CUSTOMER
 
 
 def texts(url: str, session_id: str = CUSTOMER) -> list[str]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import everturn
-from tests.cli.conftest import CUSTOMER, Run
+from tests.cli.conftest import Run
 from tests.cli.test_change import in_a_terminal
+from tests.conversation import CUSTOMER
 
 
 @pytest.fixture

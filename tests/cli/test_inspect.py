@@ -14,7 +14,8 @@ from rich.cells import cell_len
 import everturn
 from everturn import ChatMessage, Record
 from everturn.cli.entries import entry_lines
-from tests.cli.conftest import CUSTOMER, Run
+from tests.cli.conftest import Run
+from tests.conversation import CUSTOMER
 
 
 def test_sessions_are_listed_with_what_one_asks_first(run: Run, url: str) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 import everturn
 from everturn.cli.app import GROUPS, OTHER_WORDS
-from tests.cli.conftest import CUSTOMER, Run
+from tests.cli.conftest import Run
+from tests.conversation import CUSTOMER
 
 COMMANDS = [name for commands in GROUPS.values() for name in commands]
 

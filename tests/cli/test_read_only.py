@@ -14,7 +14,8 @@ import pytest
 import everturn
 from everturn import ChatMessage, InvalidInput, Unsupported
 from everturn.backends.sqlite.backup import is_of_earlier_version
-from tests.cli.conftest import CUSTOMER, Run
+from tests.cli.conftest import Run
+from tests.conversation import CUSTOMER
 
 LOOKS = [
     ("sessions",),

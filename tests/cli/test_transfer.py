@@ -14,7 +14,8 @@ import pytest
 import everturn
 from everturn import ChatMessage, MemoryStore
 from everturn.transfer.jsonl import read_sessions, write_sessions
-from tests.cli.conftest import CUSTOMER, Run
+from tests.cli.conftest import Run
+from tests.conversation import CUSTOMER
 
 
 def lines_of(store: MemoryStore, *names: str) -> bytes:

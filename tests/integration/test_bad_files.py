@@ -24,11 +24,6 @@ from tests.integration.turns import SESSION, check, turn, url
 NOBODY = 65534
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
 async def _open_and_close(path: Path) -> None:
     await (await everturn.open_async(url(path), timeout=5)).close()
 

@@ -23,11 +23,6 @@ from tests.tiers import first
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
 def disk(request: pytest.FixtureRequest) -> Iterator[HeldDisk]:
     with HeldDisk(request.node.name) as disk:
         yield disk

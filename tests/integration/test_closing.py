@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -26,18 +25,6 @@ from tests.integration.turns import (
     write,
 )
 from tests.tiers import first
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
-def disk(request: pytest.FixtureRequest) -> Iterator[HeldDisk]:
-    with HeldDisk(request.node.name, seconds=0.002) as disk:
-        yield disk
-
 
 # --- closing ---------------------------------------------------------------------------------------------------------
 

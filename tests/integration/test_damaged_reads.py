@@ -14,11 +14,6 @@ from tests.row_seals import seal
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
 def store(path: Path) -> Iterator[MemoryStore]:
     with everturn.open(f"sqlite:///{path}", synchronous="OFF") as store:
         yield store

@@ -21,11 +21,6 @@ MARKER = "PLANTED"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
 def store(path: Path) -> Iterator[Any]:
     with everturn.open(f"sqlite:///{path}", synchronous="OFF") as store:
         yield store

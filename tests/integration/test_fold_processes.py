@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import everturn
 from everturn import ChatMessage
+from tests.integration.children import children
 
 PATIENCE = 60.0
 
-FOLDS = """
-import sys, pathlib, time
-import everturn
-here = pathlib.Path(sys.argv[1])
 
-def summarize(messages, earlier):
-    with open(here / "paid", "a") as paid:
-        paid.write("x")
-    end = time.monotonic() + 60
-    while not (here / "go").exists() and time.monotonic() < end:
-        time.sleep(0.01)
-    return f"{len(messages)} messages"
+def fold(here: str) -> None:
+    """Fold in a process of its own, by a model that works until it may go on; say whether this process paid it."""
+    folder = Path(here)
 
-with everturn.open(f"sqlite:///{here}/memory.db", timeout=30) as store:
-    print(store.fold("a", summarize, max_messages=2) is not None, flush=True)
-"""
+    def summarize(messages: list[Any], earlier: Any) -> str:
+        with (folder / "paid").open("a") as paid:
+            paid.write("x")
+        end = time.monotonic() + PATIENCE
+        while not (folder / "go").exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        return f"{len(messages)} messages"
 
-
-def start(here: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", FOLDS, str(here)], stdout=subprocess.PIPE, text=True)
+    with everturn.open(f"sqlite:///{folder}/memory.db", timeout=30) as store:
+        print(store.fold("a", summarize, max_messages=2) is not None, flush=True)
 
 
 def until_paid(here: Path) -> None:
@@ -51,16 +44,18 @@ def filled(here: Path, count: int = 10) -> None:
 
 def test_many_processes_fold_once_while_others_append(tmp_path: Path) -> None:
     filled(tmp_path)
-    workers = [start(tmp_path) for _ in range(5)]
-    until_paid(tmp_path)
-    end = time.monotonic() + PATIENCE
-    while sum(worker.poll() is None for worker in workers) > 1 and time.monotonic() < end:
-        time.sleep(0.01)  # until all but the one that pays have given up
-    with everturn.open(f"sqlite:///{tmp_path}/memory.db") as store:
+    with (
+        children(*((fold, tmp_path) for _ in range(5))) as workers,
+        everturn.open(f"sqlite:///{tmp_path}/memory.db") as store,
+    ):
+        until_paid(tmp_path)
+        end = time.monotonic() + PATIENCE
+        while sum(worker.poll() is None for worker in workers) > 1 and time.monotonic() < end:
+            time.sleep(0.01)  # until all but the one that pays have given up
         for number in range(20):
             store.add_messages("a", [ChatMessage("user", f"late {number}")])
         (tmp_path / "go").touch()
-        told = [worker.communicate(timeout=PATIENCE)[0].strip() for worker in workers]
+        told = [worker.finished().strip() for worker in workers]
         assert sorted(told) == ["False"] * 4 + ["True"]
         assert (tmp_path / "paid").read_text() == "x"
         assert [summary.text for summary in store.get_summaries("a")] == ["8 messages"]
@@ -75,9 +70,9 @@ def test_a_process_that_is_killed_while_its_model_works_leaves_the_session_as_it
     filled(tmp_path)
     with everturn.open(f"sqlite:///{tmp_path}/memory.db") as store:
         before = store.state("a")
-        worker = start(tmp_path)
-        until_paid(tmp_path)
-        os.kill(worker.pid, signal.SIGKILL)
-        worker.communicate(timeout=PATIENCE)
+        with children((fold, tmp_path)) as (worker,):
+            until_paid(tmp_path)
+            worker.kill()
+            worker.wait()
         assert store.state("a") == before
         assert store.verify().ok

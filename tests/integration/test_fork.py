@@ -23,11 +23,6 @@ from tests.integration.turns import SESSION, acknowledged, check_file, turn, url
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
 # --- threads --------------------------------------------------------------------------------------------------------
 
 

@@ -16,11 +16,6 @@ from tests.integration.turns import SESSION, Acknowledged, acknowledged, check_f
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
 # --- in memory, and with an event loop ------------------------------------------------------------------------------
 
 

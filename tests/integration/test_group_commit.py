@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,24 +31,6 @@ from tests.integration.turns import (
 )
 
 LARGE = "x" * 400_000
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
-def disk(request: pytest.FixtureRequest) -> Iterator[HeldDisk]:
-    with HeldDisk(request.node.name, seconds=0.002) as disk:
-        yield disk
-
-
-@pytest.fixture
-def store(path: Path, disk: HeldDisk) -> Iterator[MemoryStore]:
-    with everturn.open(url(path), vfs=disk.name, timeout=50) as store:
-        store.add_messages("another session", turn("me", 0))  # the connection is open, the file has its tables
-        yield store
 
 
 # --- one sync for many ---------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,25 +36,6 @@ from tests.integration.turns import (
     write,
 )
 from tests.tiers import first
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
-def disk(request: pytest.FixtureRequest) -> Iterator[HeldDisk]:
-    with HeldDisk(request.node.name, seconds=0.002) as disk:
-        yield disk
-
-
-@pytest.fixture
-def store(path: Path, disk: HeldDisk) -> Iterator[MemoryStore]:
-    with everturn.open(url(path), vfs=disk.name, timeout=50) as store:
-        store.add_messages("another session", turn("me", 0))  # the connection is open, the file has its tables
-        yield store
-
 
 # --- looks: on the connection that writes, if it is free -------------------------------------------------------------
 

@@ -17,12 +17,6 @@ from everturn import MemoryStore, MemoryStoreBackendError, MemoryStoreError
 from tests.integration.children import run
 from tests.integration.turns import SESSION, Acknowledged, check, check_file, turn, url, write
 
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
 # --- a full disk -----------------------------------------------------------------------------------------------------
 
 

@@ -34,11 +34,6 @@ from tests.tiers import first
 WRITERS, TURNS = 6, 100
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
 # --- the incident ----------------------------------------------------------------------------------------------
 
 _SAVE = """

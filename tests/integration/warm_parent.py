@@ -90,6 +90,7 @@ def _serve(line: socket.socket) -> Job:
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     codes: dict[int, int] = {}  # where the exit code of each child goes
+    gc.disable()  # imports make little garbage, and are looked through many times
     for module in _OPENED:
         importlib.import_module(module)
     while True:
@@ -110,6 +111,7 @@ def _serve(line: socket.socket) -> Job:
         gc.freeze()  # else a child that ends looks through all that was imported, and so copies it: up to two seconds
         pid = os.fork()
         if not pid:
+            gc.enable()
             os.setsid()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -12,7 +12,7 @@ from everturn.testing.contract import CLAUSES
 from everturn.testing.kit.environment import Environment
 from everturn.testing.kit.runner import QUICK_SECONDS, Chosen, Runner, run_all
 from everturn.testing.kit.target import parse
-from everturn.testing.races.compactions import prompt_of
+from everturn.testing.races.slow_compaction import prompt_of
 from everturn.testing.shapes.base import ReadMessage
 from everturn.testing.workers.fake_model import FakeModel, ModelDown
 from tests.kit.sound.compaction import CompactingCore, CompactingLists

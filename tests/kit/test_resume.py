@@ -12,7 +12,7 @@ from everturn.testing.contract import CLAUSES
 from everturn.testing.kit.environment import Environment
 from everturn.testing.kit.runner import QUICK_SECONDS, Chosen, Runner, run_all
 from everturn.testing.kit.target import parse
-from everturn.testing.races import resumes
+from everturn.testing.races import lost_leases
 from everturn.testing.workers.messages import Modules
 from tests.kit.sound.core import Receipt
 from tests.kit.sound.resume import Lease, ResumingCore, ResumingLists
@@ -57,7 +57,7 @@ def for_ever(where: Path) -> ResumingLists:
 
 
 def test_a_lease_that_does_not_run_out_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumes, "PATIENCE", 2 * resumes.SHORT)
+    monkeypatch.setattr(lost_leases, "PATIENCE", 2 * lost_leases.SHORT)
     assert statuses(f"{__name__}:for_ever", "lease") == {"lease": "broken"}
 
 

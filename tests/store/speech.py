@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -68,12 +69,16 @@ def gives_up_after(seconds: float, store: Any) -> Iterator[None]:
 
 
 def in_another_process(script: str, *args: object) -> str:
-    """Run a script in a Python of its own; its arguments are in `argv`. Returns what it printed."""
+    """Run a script in a Python of its own; its arguments are in `argv`. Returns what it printed.
+
+    `make coverage` does not measure it: that imports modules, and what is imported is what such scripts tell.
+    """
     prelude = "import sys\nargv = sys.argv[1:]\n"
     done = subprocess.run(
         [sys.executable, "-c", prelude + textwrap.dedent(script), *map(str, args)],
         capture_output=True,
         text=True,
+        env={name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")},
         timeout=60,
         check=False,
     )

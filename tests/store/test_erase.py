@@ -19,7 +19,7 @@ from everturn import (
 )
 from everturn.backend import Erasure, Reading, Status
 from tests.store.places import Clock, Place
-from tests.store.speech import say, say_each, user, words
+from tests.store.speech import gives_up_after, say, say_each, user, words
 
 MARKER = "PLANTED"
 
@@ -179,21 +179,23 @@ def told(store: Any, *readings: Reading | CorruptEntry) -> Any:
 
 
 def test_once_in_doubt_all_attempts_of_a_call_are_meant_for_the_same_life(place: Place) -> None:
-    store = place.open(timeout=0.2)
+    store = place.open()
     say(store, "a", "1")
     first = msgspec.structs.replace(store.info("a"), life="the first")  # the one that is there began since
     sent = Sent(told(store, Reading(Status.FOUND, first)), unanswered(transient=True))
-    sent.ask()
+    with gives_up_after(0.2, store):
+        sent.ask()
     assert len(sent.attempts) > 1
     assert set(sent.attempts) == {("a", "the first")}
 
 
 def test_after_an_attempt_on_what_cannot_be_told_whatever_can_is_another(place: Place) -> None:
-    say(place.open(), "a", "1")
-    store = place.open(timeout=0.2)
+    store = place.open()
+    say(store, "a", "1")
     damaged = CorruptEntry("nobody can tell", session_id="a", seq=0)
     sent = Sent(told(store, damaged), unanswered(transient=True))
-    sent.ask()
+    with gives_up_after(0.2, store):
+        sent.ask()
     assert len(sent.attempts) > 1
     assert (sent.attempts[0], set(sent.attempts[1:])) == (("a", None), {("a", "")})
 
@@ -225,15 +227,14 @@ def test_after_an_attempt_in_doubt_a_life_that_began_since_is_left_alone(store: 
 
 
 def test_a_session_that_always_begins_anew_is_an_error_and_no_receipt(place: Place) -> None:
-    store = place.open(timeout=5)
+    store = place.open()
     say(store, "a", "1")
-    store = place.open(timeout=0.2)
 
     async def erase(_session_id: str, _life: str | None, _deadline: float) -> Erasure:
         return Erasure(ErasureReceipt("a", 0, 0, 0, complete=True), spared=True)  # at once: no time-out is in doubt
 
     store._operations.backend.erase = erase
-    with pytest.raises(MemoryStoreBackendError) as raised:
+    with gives_up_after(0.2, store), pytest.raises(MemoryStoreBackendError) as raised:
         told(store, *[Reading(Status.NO_SESSION)] * 1000).erase("a")
     assert raised.value.outcome == "not_written"
 

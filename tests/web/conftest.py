@@ -14,33 +14,18 @@ import pytest
 from starlette.testclient import TestClient
 
 import everturn
-from everturn import ChatMessage, Record, Summary, ToolCall
 from everturn.web.app import make_app
 from everturn.web.page import InspectorContext
+from tests.conversation import have_it
 
 HOST = "127.0.0.1:8642"
 TOKEN = "the-token-that-was-printed"
-CUSTOMER = "customer-42"
 
 
 def fill(url: str) -> None:
-    """A conversation that was led astray, brought back, and went on."""
+    """Write that conversation, and three others."""
     with everturn.open(url) as store:
-        store.add_messages(CUSTOMER, [ChatMessage("system", "You help."), ChatMessage("user", "My order is 1234.")])
-        before = store.save_snapshot(CUSTOMER, "before the new prompt")
-        store.save_context(CUSTOMER, "Where is it?", "What is your order number?")
-        store.rollback_to_snapshot(CUSTOMER, before)
-        call = {"id": "call-1", "function": {"name": "track", "arguments": '{"order": 1234}'}}
-        store.append(
-            CUSTOMER,
-            [
-                ChatMessage("assistant", None, tool_calls=[call]),
-                ChatMessage("tool", "in Bern", tool_call_id="call-1"),
-                ToolCall("track", {"order": 1234}, result="in Bern", duration=0.25),
-                Summary("Order 1234 is in Bern.", [0.5, 0.5], covers=(1, 2)),
-                Record("langgraph.checkpoint", {"step": 3}),
-            ],
-        )
+        have_it(store)
         for number in range(3):
             store.save_context(f"other-{number}", "Hello", "Hi!")
 

@@ -14,8 +14,8 @@ import pytest
 
 import everturn
 from everturn import ChatMessage
+from tests.conversation import CUSTOMER
 from tests.tiers import first
-from tests.web.conftest import CUSTOMER
 
 sync_playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright").sync_playwright
 

@@ -15,7 +15,8 @@ from everturn.core.masking import masked_url
 from everturn.testing.report.files import write_json
 from everturn.testing.results import ClauseResult, Event, RunReport, Violation, count_statuses
 from everturn.ui.html import named, shown, tag
-from tests.web.conftest import CUSTOMER, HOST, Client
+from tests.conversation import CUSTOMER
+from tests.web.conftest import HOST, Client
 
 ORIGIN = {"origin": f"http://{HOST}"}
 

@@ -7,7 +7,8 @@ import re
 import pytest
 
 import everturn
-from tests.web.conftest import CUSTOMER, HOST, TOKEN, Client
+from tests.conversation import CUSTOMER
+from tests.web.conftest import HOST, TOKEN, Client
 
 PAGES = ["/", "/session?id=customer-42", "/session/entries?id=customer-42&before=5", "/search", "/static/inspector.js"]
 PAGES += ["/raw?id=customer-42&seq=1", "/compare?id=customer-42&a=1"]

@@ -13,7 +13,7 @@ from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 from benchmarks.contenders.frameworks import asyncpg
 from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore
 from everturn.bench.contenders import Place
-from everturn.bench.contenders.base import AsyncContender, BlockingContender
+from everturn.bench.contenders.contender import AsyncContender, BlockingContender
 from everturn.bench.contenders.everturn_store import open_async_store, open_store
 from everturn.bench.workload import PlainMessage
 

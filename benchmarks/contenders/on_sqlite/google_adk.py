@@ -12,7 +12,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai.types import Content, Part
 
-from everturn.bench.contenders.base import AsyncContender
+from everturn.bench.contenders.contender import AsyncContender
 from everturn.bench.workload import PlainMessage
 
 APP, USER = "bench", "user"

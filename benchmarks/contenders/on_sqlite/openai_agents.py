@@ -7,7 +7,7 @@ from typing import Any
 from agents import SQLiteSession
 from agents.memory import Session
 
-from everturn.bench.contenders.base import AsyncContender
+from everturn.bench.contenders.contender import AsyncContender
 from everturn.bench.workload import PlainMessage
 
 

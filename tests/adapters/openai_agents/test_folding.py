@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from everturn import InvalidInput
 from everturn.adapters.openai_agents import EverturnCompactionSession
 from everturn.core.prompts import SUMMARY_PREFIX
 from tests.adapters.stores import over_both_stores
+from tests.integration.children import children
 
 
 def counting(messages: list[Any], earlier: Any) -> str:
@@ -72,20 +71,19 @@ def test_items_that_are_added_while_the_model_summarises_stay(tmp_path: Path) ->
     asyncio.run(story())
 
 
-COMPACTS = """
-import asyncio, sys, everturn
-from everturn.adapters.openai_agents import EverturnCompactionSession
+def compact(url: str) -> None:
+    """Compact in a process of its own; it says when it pays for the model."""
 
-async def main():
-    async with await everturn.open_async(sys.argv[1], timeout=30) as store:
-        def summarize(messages, earlier):
-            print("paid", flush=True)
-            return "".join(message.text[-1] for message in messages)
-        session = EverturnCompactionSession("s", store, summarize=summarize, max_messages=2, fold_at=4)
-        await session.run_compaction()
+    def paying(messages: list[Any], earlier: Any) -> str:
+        print("paid", flush=True)
+        return "".join(message.text[-1] for message in messages)
 
-asyncio.run(main())
-"""
+    async def story() -> None:
+        async with await everturn.open_async(url, timeout=30) as store:
+            session = EverturnCompactionSession("s", store, summarize=paying, max_messages=2, fold_at=4)
+            await session.run_compaction()
+
+    asyncio.run(story())
 
 
 def test_two_processes_that_compact_at_once_pay_one_model(tmp_path: Path) -> None:
@@ -96,10 +94,8 @@ def test_two_processes_that_compact_at_once_pay_one_model(tmp_path: Path) -> Non
             await filled(store)
 
     asyncio.run(fill())
-    processes = [
-        subprocess.Popen([sys.executable, "-c", COMPACTS, url], stdout=subprocess.PIPE, text=True) for _ in range(2)
-    ]
-    assert sorted(process.communicate(timeout=60)[0] for process in processes) == ["", "paid\n"]
+    with children((compact, url), (compact, url)) as both:
+        assert sorted(child.finished() for child in both) == ["", "paid\n"]
     with everturn.open(url) as store:
         assert [summary.text for summary in store.get_summaries("s")] == ["0123"]
 

@@ -24,8 +24,8 @@ from google.adk.sessions.session import Session
 
 from everturn import AsyncMemoryStore, KeyReused, MemoryStore, Receipt, SessionState, VersionConflict
 from everturn.adapters._shared.sync_async import CallRunner, settled
-from everturn.adapters.google_adk.compactions import later_compactions
 from everturn.adapters.google_adk.events import STATE, to_entries, to_events
+from everturn.adapters.google_adk.later_compactions import later_compactions
 from everturn.adapters.google_adk.loaded_session import (
     LoadedAt,
     loaded_at_of,

@@ -1,6 +1,6 @@
 """The stores that are compared, and the calls each one is driven by.
 
-base.py            BlockingContender, AsyncContender: the clock around a store's own calls
+contender.py       BlockingContender, AsyncContender: the clock around a store's own calls
 timing.py          seconds of calls, one after the other or from many tasks
 process.py         each contender in a process of its own
 everturn_store.py  everturn, sync and async, in a file or on a server

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import apsw
 
-from everturn.bench.contenders.base import BlockingContender
+from everturn.bench.contenders.contender import BlockingContender
 from everturn.bench.workload import PlainMessage, encode
 
 INSERT = "INSERT INTO log (session, seq, body) VALUES (?, ?, ?)"

@@ -9,7 +9,7 @@ from typing import Any
 import everturn
 from everturn import AsyncMemoryStore, ChatMessage, MemoryStore
 from everturn.bench.contenders import Place
-from everturn.bench.contenders.base import AsyncContender, BlockingContender
+from everturn.bench.contenders.contender import AsyncContender, BlockingContender
 from everturn.bench.workload import PlainMessage
 
 warnings.simplefilter("ignore", RuntimeWarning)  # of the server's settings, which are the benchmark's choice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from everturn.testing.kit.clause import ClauseRegistry, Untested
 from everturn.testing.kit.kit import Kit
-from everturn.testing.races.compactions import (
+from everturn.testing.races.slow_compaction import (
     LOCKED,
     LONG,
     acknowledged,

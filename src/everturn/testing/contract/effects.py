@@ -1,6 +1,6 @@
 """Clauses of resuming: an effect in the world begins once, and is in doubt after a crash. Leases are in resume.py.
 
-races/resumes.py has the steps.
+races/lost_leases.py has the steps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from everturn.testing.kit.clause import ClauseRegistry, Untested
 from everturn.testing.kit.equality import comes_back
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
-from everturn.testing.races.resumes import begin, begun, fail, finish, once, sweep_all_modes
+from everturn.testing.races.lost_leases import begin, begun, fail, finish, once, sweep_all_modes
 from everturn.testing.races.sweep import Ended, Race, stop_at_every_call
 from everturn.testing.workers.controller import WorkerDied
 from everturn.testing.workers.messages import Done, Step, Stop

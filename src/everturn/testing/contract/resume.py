@@ -1,6 +1,6 @@
 """Clauses of resuming: one worker at a time has the lease of a session. Those of effects are in effects.py.
 
-races/resumes.py has the steps and the waiting.
+races/lost_leases.py has the steps and the waiting.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from everturn.testing.contract.isolation_of_parts import alike
 from everturn.testing.kit.clause import ClauseRegistry, NotOffered
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
-from everturn.testing.races.resumes import (
+from everturn.testing.races.lost_leases import (
     LONG,
     SHORT,
     append_with_lease,

@@ -4,7 +4,7 @@ In the pytest process:
 
 fixture.py         SnapshotDb and GoldenDatabase, as a test sees them
 hooks.py           pytest's hooks; options.py its command line; xdist.py several workers; summary.py the last lines
-marks.py           the marks of a test; names.py the file names of artifacts; ordering.py which test comes first
+database_plans.py  the marks of a test; names.py the file names of artifacts; ordering.py which test comes first
 database_file.py   the files of one test; pytest_run.py the state of one pytest process
 subprocesses.py    a test's function in a new process; child_main.py runs there; pickle_by_name.py finds the function
 inspector.py       talks to the process that opens database files

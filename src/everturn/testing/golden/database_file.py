@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from everturn.testing.golden import names
+from everturn.testing.golden.database_plans import DatabasePlan, TestPlan
 from everturn.testing.golden.errors import GoldenError, SnapshotMismatch
-from everturn.testing.golden.marks import DatabasePlan, TestPlan
 from everturn.testing.golden.masks import Mask
 from everturn.testing.golden.pytest_run import GoldenRun
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from everturn.testing.golden import marks, summary, xdist
+from everturn.testing.golden import database_plans, summary, xdist
 from everturn.testing.golden.database_file import DatabasesOfTest
 from everturn.testing.golden.errors import GoldenError, SnapshotMismatch
 from everturn.testing.golden.fixture import SnapshotDb
@@ -16,7 +16,7 @@ from everturn.testing.golden.ordering import ArtifactOrdering
 from everturn.testing.golden.pytest_run import GoldenRun
 
 if TYPE_CHECKING:
-    from everturn.testing.golden.marks import TestPlan
+    from everturn.testing.golden.database_plans import TestPlan
 
 NAME = "everturn-snapshot-db"
 _RUN: pytest.StashKey[GoldenRun] = pytest.StashKey()
@@ -26,7 +26,7 @@ _DATABASES: pytest.StashKey[DatabasesOfTest] = pytest.StashKey()
 
 def register(config: pytest.Config) -> None:
     """Register mark and hooks for this run."""
-    config.addinivalue_line("markers", marks.SIGNATURE)
+    config.addinivalue_line("markers", database_plans.SIGNATURE)
     config.stash[_RUN] = GoldenRun(config)
     config.pluginmanager.register(GoldenHooks(config.stash[_RUN]), NAME)
 
@@ -42,7 +42,7 @@ def snapshot_db(request: pytest.FixtureRequest, factory: pytest.TempPathFactory)
 def _plan(item: pytest.Item) -> TestPlan:
     if _PLAN not in item.stash:
         try:
-            item.stash[_PLAN] = marks.read(item)
+            item.stash[_PLAN] = database_plans.read(item)
         except GoldenError as exc:
             item.stash[_PLAN] = exc
     plan = item.stash[_PLAN]
@@ -108,7 +108,7 @@ class GoldenHooks:
     # trylast, so innermost: for all other plugins, our failures are failures of the test itself.
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
-        if marks.is_stray(item):
+        if database_plans.is_stray(item):
             pytest.fail(
                 f"{item.name} has the mark snapshot_db, and does not ask for the fixture snapshot_db, so nothing is "
                 "compared: add snapshot_db to its arguments, or take the mark away",
@@ -129,7 +129,7 @@ class GoldenHooks:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if marks.FIXTURE in getattr(item, "fixturenames", ()) and not report.passed:
+        if database_plans.FIXTURE in getattr(item, "fixturenames", ()) and not report.passed:
             plan = item.stash.get(_PLAN, None)
             if plan is not None and not isinstance(plan, GoldenError):
                 is_skip = report.skipped and not hasattr(report, "wasxfail")
@@ -159,9 +159,9 @@ def _plans(items: list[pytest.Item]) -> dict[str, TestPlan]:
     """Read the marks of the tests that use the fixture. A test with a bad mark is left out, and fails by itself."""
     found = {}
     for item in items:
-        if marks.FIXTURE in getattr(item, "fixturenames", ()):
+        if database_plans.FIXTURE in getattr(item, "fixturenames", ()):
             try:
-                found[item.nodeid] = item.stash[_PLAN] = marks.read(item)
+                found[item.nodeid] = item.stash[_PLAN] = database_plans.read(item)
             except GoldenError as exc:
                 item.stash[_PLAN] = exc
     return found

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from everturn.testing.golden import names
+from everturn.testing.golden.database_plans import TestPlan, home_of
 from everturn.testing.golden.errors import GoldenError
-from everturn.testing.golden.marks import TestPlan, home_of
 
 
 class ArtifactOrdering:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from everturn.testing.golden import names, options, subprocesses
+from everturn.testing.golden.database_plans import DatabasePlan, StartingFile, home_of
 from everturn.testing.golden.errors import GoldenError
 from everturn.testing.golden.inspector import InspectorProcess
-from everturn.testing.golden.marks import DatabasePlan, StartingFile, home_of
 from everturn.testing.golden.masks import Mask
 from everturn.testing.golden.ordering import ArtifactOrdering
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from everturn.testing.golden import names
-from everturn.testing.golden.marks import home_of
+from everturn.testing.golden.database_plans import home_of
 from everturn.testing.golden.pytest_run import LARGE, GoldenRun
 
 _PARTIAL = ("keyword", "markexpr", "deselect", "lf", "stepwise", "ignore", "ignore_glob", "collectonly")

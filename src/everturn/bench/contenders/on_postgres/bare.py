@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from everturn.bench.contenders.base import BlockingContender
+from everturn.bench.contenders.contender import BlockingContender
 from everturn.bench.contenders.timing import timed_tasks
 from everturn.bench.workload import PlainMessage, encode, messages
 

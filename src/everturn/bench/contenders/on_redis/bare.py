@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import redis
 import redis.asyncio
 
-from everturn.bench.contenders.base import BlockingContender
+from everturn.bench.contenders.contender import BlockingContender
 from everturn.bench.contenders.timing import timed_tasks
 from everturn.bench.workload import PlainMessage, encode
 
