@@ -35,6 +35,8 @@ ALL_LACK |= {"items", "hold", "subgraphs", "listing", "agents"}
 ALL_LACK |= {"pending_writes", "applications", "state", "state_scopes", "delete_message"}
 # Clauses about servers that stores of ours give no occasion for, with what the kit says of them.
 GIVE_NO_OCCASION = {"cut-in-commit": "no COMMIT or EXEC is sent: a change is one request"}
+# Of DynamoDB, whose stand-ins have no switch for it.
+DYNAMODB_GIVES_NO_OCCASION = {"after-a-fault": "the stand-in that runs here cannot be told to refuse writes"}
 # Of stores with awaited methods alone.
 AWAITED_GIVE_NO_OCCASION = {"reader-beside-append": "an awaited store runs in one thread"}
 # Of frameworks whose messages take any value, so that the kit cannot make one that a store has to refuse.
@@ -91,6 +93,7 @@ def hold(
         found |= _checked(target, [slow], budget=60)
     offered = frozenset(name for clause in CLAUSES for need in clause.needs for name in need.split("|")) - set(lacks)
     known = dict(untried or {}) | ({} if "redis_url" in lacks else GIVE_NO_OCCASION)
+    known |= DYNAMODB_GIVES_NO_OCCASION if target.endswith("on_dynamodb") else {}
     known |= {} if "tasks" in lacks or "threads" not in lacks else AWAITED_GIVE_NO_OCCASION
     told = {name: text for name, text in known.items() if name in clauses}
     expected = {

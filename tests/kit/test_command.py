@@ -67,7 +67,7 @@ def test_a_broken_store_exits_with_1_and_tells_how_to_see_it_again(check: Check,
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["tests.kit.stores:shapeless"], "none of the shapes"),
+        (["tests.kit.stores:shapeless"], "none of the pairs of methods"),
         (["tests.kit.stores:shapeless"], "add_messages/get_history, save_context/load_memory"),
         (["tests.kit.stores:never_opens"], "no such luck"),
         (["nonsense"], "neither a store URL"),

@@ -22,6 +22,7 @@ BUDGET = 30.0
 SLOW = {"a_row_at_a_time", "delete_then_insert", "pushes_each_message", "pushes_then_expires", "rollback_row_by_row"}
 # Those that a quick run finds with another seed than 1; a whole run takes ten seconds, and finds them with any.
 SEEDS = {"reads_in_pages": 2}
+NOT_QUICKLY_FOUND = {"a_long_trim_reads_first"}  # by a quick run, whatever its seed is
 
 
 def caught_by(name: str) -> tuple[str, ...]:
@@ -67,7 +68,9 @@ CASES = [
 @pytest.mark.parametrize(("name", "missing"), CASES, ids=lambda value: value if isinstance(value, str) else len(value))
 def test_a_broken_store_is_caught_by_the_clauses_that_name_it(name: str, missing: tuple[str, ...]) -> None:
     found: dict[str, str] = {}
-    for quick in (True, False):  # a quick run takes one direction of a pair; where that is not enough, both
+    for quick in (
+        (False,) if name in NOT_QUICKLY_FOUND else (True, False)
+    ):  # a quick run takes one direction of a pair; where that is not enough, both
         found |= statuses(name, missing, quick=quick)
         missing = tuple(clause for clause in missing if not found.get(clause, "").startswith("broken"))
         if not missing:

@@ -82,7 +82,7 @@ def test_a_local_factory_cannot_be_found_again() -> None:
         ("tests.kit.nowhere:factory", "cannot import"),
         ("tests.kit.stores:nothing", "has no nothing"),
         ("tests.kit.stores:Path", "first argument"),
-        ("tests.kit.stores:shapeless", "none of the shapes"),
+        ("tests.kit.stores:shapeless", "none of the pairs of methods"),
         ("tests.kit.stores:never_opens", "no such luck"),
     ],
 )

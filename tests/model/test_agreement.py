@@ -1,4 +1,4 @@
-"""The walks of tests/unit, over all backends side by side: whatever is done, they answer alike, and as the model says.
+"""The walks of test_state_machine.py, over all backends side by side: they answer alike, and as the model says.
 
 EVERTURN_DEEP=1 walks on and on, as there; EVERTURN_SHRINK=1 looks for the shortest walk that fails.
 """
@@ -141,7 +141,7 @@ class Agreement(Walk):
         self.touched.add(("", "a"))
 
 
-WALKED = WALKS if DEEP else settings(WALKS, max_examples=1)
+WALKED = WALKS if DEEP else settings(WALKS, max_examples=1, stateful_step_count=30)
 
 
 @pytest.mark.parametrize("number", SEEDS if DEEP else first(1, range(3)))
