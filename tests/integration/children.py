@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -133,8 +133,10 @@ class Child:
         self.send_signal(signal.SIGKILL)
 
     def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended, as subprocess.Popen does."""
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def _end_group(self) -> None:
         try:

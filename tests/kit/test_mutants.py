@@ -68,9 +68,8 @@ CASES = [
 @pytest.mark.parametrize(("name", "missing"), CASES, ids=lambda value: value if isinstance(value, str) else len(value))
 def test_a_broken_store_is_caught_by_the_clauses_that_name_it(name: str, missing: tuple[str, ...]) -> None:
     found: dict[str, str] = {}
-    for quick in (
-        (False,) if name in NOT_QUICKLY_FOUND else (True, False)
-    ):  # a quick run takes one direction of a pair; where that is not enough, both
+    # A quick run takes one direction of a pair; where that is not enough, both.
+    for quick in (False,) if name in NOT_QUICKLY_FOUND else (True, False):
         found |= statuses(name, missing, quick=quick)
         missing = tuple(clause for clause in missing if not found.get(clause, "").startswith("broken"))
         if not missing:
