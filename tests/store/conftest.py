@@ -39,10 +39,10 @@ REPEATING = {
     "dynamodb-async": SOME | {"test_retries", "test_ttl"},
     "sqlite-memory": SOME | {"test_erase", "test_isolation", "test_sessions", "test_surface", "test_ttl"},
 }
-# Of a test with many cases, `make test` runs the first ones in these places, but for modules in which each case is
+# Of a test with many cases, `make test` runs the first one in these places, but for modules in which each case is
 # another change. What is awaited sends what the blocking store of its backend sends, and that has all cases, but for
 # changes that PostgreSQL gets in one statement. The stand-in for DynamoDB is slower than any server.
-FIRST_CASES = 2
+FIRST_CASES = 1
 FEW_CASES: dict[str, set[str]] = {
     "sqlite-async": set(),
     "valkey-async": set(),
