@@ -20,6 +20,7 @@ from tests.kit.false_alarms import quick_run
 from tests.tiers import first
 
 PAGE = Path(__file__).parents[2] / "docs" / "contract.md"
+CLASSES = PAGE.parent / "decisions" / "119-a-module-for-each-class.md"
 
 
 def test_the_page_is_in_step_with_the_clauses() -> None:
@@ -62,6 +63,14 @@ def test_every_clause_has_a_remedy_in_one_line() -> None:
 def test_remedies_stand_in_the_order_of_the_contract() -> None:
     remedies = tomllib.loads((Path(contract.__file__).parent / "remedies.toml").read_text("utf-8"))
     assert list(remedies) == [clause.id for clause in CLAUSES]
+
+
+def test_the_page_of_classes_names_every_module_of_clauses() -> None:
+    text = CLASSES.read_text("utf-8")
+    modules = {clause.test.__module__.rpartition(".")[2] for clause in CLAUSES}
+    assert modules - set(re.findall(r"`(\w+)`", text)) == set()
+    testing = Path(contract.__file__).parents[1]
+    assert [name for name in re.findall(r"`(\w+/\w+[.]py)`", text) if not (testing / name).exists()] == []
 
 
 @pytest.mark.parametrize("target", first(2, ["sqlite:///memory.db", "tests.kit.sound.memory:tasks", "dynamodb://a"]))
