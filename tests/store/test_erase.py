@@ -92,7 +92,7 @@ def test_erase_removes_the_lives_that_expired_before(lasting: Place) -> None:
 
 
 class Sent:
-    """What a store asks its backend to erase is noted instead, and answered by the errors in turn; `arrive` sends it."""
+    """What a store asks its backend to erase is noted, and answered by the errors in turn; `arrive` sends it."""
 
     def __init__(self, store: Any, *errors: MemoryStoreBackendError) -> None:
         self._store = store
