@@ -4,7 +4,7 @@
 
 -- The ranges of the path that ends at p_head, cut to the seqs from p_low (at least 1) to p_high, and to the p_want newest of these
 -- (NULL: all). `at` is where the path goes on below them. Every jump names the one before it in the log, and the session the last:
--- one that is lost is noticed. Jumps of other branches are passed over one by one; many of them in a row by a lookup.
+-- one that is lost is noticed.
 CREATE OR REPLACE FUNCTION everturn.ranges_v2(
     p_session bigint, p_last_jump bigint, p_head bigint, p_low bigint, p_high bigint, p_want bigint
 ) RETURNS everturn.ranges_v1 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
@@ -42,9 +42,10 @@ BEGIN
             EXIT;
         END IF;
         beside := 0;
+        -- (LIMIT: a loop fetches rows by fifties. A path that takes not all of these jumps asks again.)
         FOR jump IN SELECT j.seq, j.after, j.prior,
                            j.after < j.seq AND j.seal = everturn.jump_seal_v1(p_session, j.seq, j.after, j.prior) AS is_whole
-                      FROM everturn.jumps j WHERE j.session = p_session AND j.seq <= link ORDER BY j.seq DESC
+                      FROM everturn.jumps j WHERE j.session = p_session AND j.seq <= link ORDER BY j.seq DESC LIMIT p_want
         LOOP
             IF jump.seq <> link OR NOT jump.is_whole THEN
                 PERFORM everturn.damaged_v1(p_session, format('the jump at seq %s is lost or damaged', link));
