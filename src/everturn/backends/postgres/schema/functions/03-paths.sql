@@ -21,6 +21,9 @@ DECLARE
 BEGIN
     IF p_high < p_low THEN
         at := 0;
+    ELSIF p_last_jump <= p_low AND p_high <= p_head THEN  -- one range: no jump was ever made above its beginning
+        lowest := greatest(p_low, p_high - p_want + 1);
+        RETURN (ARRAY[lowest], ARRAY[p_high], p_high - lowest + 1, lowest - 1)::everturn.ranges_v1;
     END IF;
     WHILE at >= p_low AND (p_want IS NULL OR size < p_want) LOOP
         IF link > at THEN  -- others lie between, of branches that this path does not take
