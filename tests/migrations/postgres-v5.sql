@@ -644,6 +644,9 @@ DECLARE
 BEGIN
     IF p_high < p_low THEN
         at := 0;
+    ELSIF p_last_jump <= p_low AND p_high <= p_head THEN  -- one range: no jump was ever made above its beginning
+        lowest := greatest(p_low, p_high - p_want + 1);
+        RETURN (ARRAY[lowest], ARRAY[p_high], p_high - lowest + 1, lowest - 1)::everturn.ranges_v1;
     END IF;
     WHILE at >= p_low AND (p_want IS NULL OR size < p_want) LOOP
         IF link > at THEN  -- others lie between, of branches that this path does not take
@@ -1192,6 +1195,8 @@ DECLARE
     hides   boolean;            -- whether it may have summaries of what it hides
     path    everturn.ranges_v1; -- down to the floor; if it hides, to what is cleared
     seqs    bigint[];           -- of the latest messages, and one more
+    counted bigint;             -- messages behind the floor; or one more than p_limit
+    wanted  bigint;             -- entries, at the most
     firsts  bigint[] := '{}';   -- ranges, visible whatever the kind of their entries
     lasts   bigint[] := '{}';
     size    bigint   := 0;
@@ -1199,11 +1204,11 @@ DECLARE
     ends    bigint[] := '{}';
     kept    bigint[] := '{}';   -- messages that a trim left in view
     cut     boolean  := false;
-    oldest  bigint;
+    oldest  bigint;             -- of the latest p_limit messages
     first   bigint;
     final   bigint;
-    at      bigint   := 1;
-    sound   bigint;
+    at      bigint   := 1;      -- a place in `path`
+    sound   bigint;             -- entries that are no messages, and as they were written
     beside  bigint   := 0;      -- entries of these ranges that are known to be no messages
     handed  bigint;
     missing bigint   := 0;
@@ -1227,25 +1232,34 @@ BEGIN
     IF p.refusal IS NULL THEN
         hides := p.cleared < p.floor AND s.others > 0;
         path := everturn.ranges_v2(s.no, s.last_jump, p.head, CASE WHEN hides THEN p.cleared ELSE p.floor END + 1, p.head, NULL);
-        seqs := ARRAY(SELECT e.seq FROM unnest(path.firsts, path.lasts) AS part (first, last)
-                       CROSS JOIN LATERAL (SELECT n.seq FROM everturn.entries n
-                                            WHERE n.session = s.no AND n.seq BETWEEN greatest(part.first, p.floor + 1) AND part.last
-                                              AND n.kind = 'message' ORDER BY n.seq DESC OFFSET 0) AS e
-                       WHERE part.last > p.floor LIMIT p_limit + 1);
+        oldest := p.floor + 1;
+        IF s.others = 0 THEN  -- all entries are messages: the latest are those of the highest seqs
+            counted := path.size;
+            wanted := p_limit;
+        ELSE
+            seqs := ARRAY(SELECT e.seq FROM unnest(path.firsts, path.lasts) AS part (first, last)
+                           CROSS JOIN LATERAL (SELECT n.seq FROM everturn.entries n
+                                                WHERE n.session = s.no AND n.seq BETWEEN greatest(part.first, p.floor + 1) AND part.last
+                                                  AND n.kind = 'message' ORDER BY n.seq DESC OFFSET 0) AS e
+                           WHERE part.last > p.floor LIMIT p_limit + 1);
+            counted := cardinality(seqs);
+            wanted := path.size;
+            oldest := coalesce(seqs[p_limit], oldest);
+        END IF;
         IF cardinality(p.kept) > 0 THEN
             kept := ARRAY(SELECT k FROM unnest(p.kept) AS k WHERE k > p.cleared ORDER BY k DESC);
         END IF;
-        cut := cardinality(seqs) + cardinality(kept) > p_limit;
-        oldest := coalesce(seqs[p_limit], p.floor + 1);
-        WHILE path.lasts[at] >= oldest LOOP
-            first := greatest(path.firsts[at], oldest);
+        cut := counted + cardinality(kept) > p_limit;
+        WHILE size < wanted AND path.lasts[at] >= oldest LOOP
+            first := greatest(path.firsts[at], oldest, path.lasts[at] - (wanted - size) + 1);
             firsts := firsts || first;
             lasts := lasts || path.lasts[at];
             size := size + path.lasts[at] - first + 1;
             at := at + 1;
         END LOOP;
+        oldest := first;
         at := cardinality(path.firsts);
-        WHILE cut AND p_front > 0 AND path.firsts[at] < oldest LOOP
+        WHILE cut AND p_front > 0 AND path.firsts[at] < oldest LOOP  -- from the beginning on
             first := greatest(path.firsts[at], p.floor + 1);
             final := least(path.lasts[at], oldest - 1, first + p_front - 1);
             IF first <= final THEN
