@@ -626,8 +626,8 @@ $$;
 -- STABLE: called by a read, these functions see the snapshot of the read. plpgsql where SQL could not be inlined: it keeps plans.
 
 -- The ranges of the path that ends at p_head, cut to the seqs from p_low (at least 1) to p_high, and to the p_want newest of these
--- (NULL: all). `at` is where the path goes on below them. A jump is looked at where the path takes it. Every jump names the one
--- before it in the log, and the session the last: one that is lost is noticed.
+-- (NULL: all). `at` is where the path goes on below them. Every jump names the one before it in the log, and the session the last:
+-- one that is lost is noticed.
 CREATE OR REPLACE FUNCTION everturn.ranges_v2(
     p_session bigint, p_last_jump bigint, p_head bigint, p_low bigint, p_high bigint, p_want bigint
 ) RETURNS everturn.ranges_v1 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -637,11 +637,10 @@ DECLARE
     size   bigint   := 0;
     at     bigint   := p_head;
     link   bigint   := p_last_jump;  -- no jump lies between this one and the seqs above
-    batch  bigint   := coalesce(p_want, 1000);
-    top    bigint;
+    beside bigint;                   -- jumps of other branches that were passed over in a row
     lowest bigint;
+    last   bigint;
     jump   record;
-    part   record;
 BEGIN
     IF p_high < p_low THEN
         at := 0;
@@ -659,50 +658,50 @@ BEGIN
             END IF;
             link := jump.prior;
         END IF;
-        top := least(at, p_high);
-        lowest := greatest(p_low, top - (p_want - size) + 1);
+        last := least(at, p_high);
+        lowest := greatest(p_low, last - (p_want - size) + 1);
         IF link < lowest OR link <= p_low THEN  -- the last range: it begins above the jump
             firsts := firsts || lowest;
-            lasts := lasts || top;
-            size := size + top - lowest + 1;
+            lasts := lasts || last;
+            size := size + last - lowest + 1;
             at := lowest - 1;
             EXIT;
         END IF;
-        -- Many jumps in one query, as long as each range is followed by the one before it in the log.
-        SELECT array_agg(greatest(k.seq, p_low) ORDER BY k.seq DESC) FILTER (WHERE k.held > 0) AS firsts,
-               array_agg(least(k.last, p_high) ORDER BY k.seq DESC) FILTER (WHERE k.held > 0) AS lasts,
-               coalesce(sum(k.held), 0) AS size, min(k.after) AS after, min(k.prior) AS prior,
-               coalesce(max(k.named) FILTER (WHERE NOT k.is_whole), CASE count(*) WHEN 0 THEN link END) AS damaged
-          INTO part
-          FROM (SELECT w.*, sum(w.held) OVER (ORDER BY w.seq DESC) - w.held AS held_above
-                  FROM (SELECT j.seq, j.after, j.prior, lag(j.after, 1, at) OVER newest AS last,
-                               lag(j.prior, 1, link) OVER newest AS named,
-                               greatest(least(lag(j.after, 1, at) OVER newest, p_high) - greatest(j.seq, p_low) + 1, 0) AS held,
-                               j.seq = lag(j.prior, 1, link) OVER newest AND j.after < j.seq
-                               AND j.seal = everturn.jump_seal_v1(p_session, j.seq, j.after, j.prior) AS is_whole,
-                               bool_or(j.prior > j.after OR j.after < p_low) OVER (
-                                   ORDER BY j.seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS is_beyond
-                          FROM (SELECT * FROM everturn.jumps n
-                                 WHERE n.session = p_session AND n.seq <= link ORDER BY n.seq DESC LIMIT batch) AS j
-                        WINDOW newest AS (ORDER BY j.seq DESC)) AS w
-                 WHERE w.is_beyond IS NOT TRUE) AS k
-         WHERE p_want IS NULL OR k.held_above < p_want - size;
-        IF part.damaged IS NOT NULL THEN
-            PERFORM everturn.damaged_v1(p_session, format('the jump at seq %s is lost or damaged', part.damaged));
-        END IF;
-        firsts := firsts || part.firsts;
-        lasts := lasts || part.lasts;
-        size := size + part.size;
-        at := part.after;
-        link := part.prior;
-        batch := batch * 2;
-        IF size > p_want THEN  -- of the last range, the upper part
-            lowest := firsts[cardinality(firsts)] + size - p_want;
-            firsts[cardinality(firsts)] := lowest;
-            size := p_want;
-            at := lowest - 1;
+        beside := 0;
+        -- (LIMIT: a loop fetches rows by fifties. A path that takes not all of these jumps asks again.)
+        FOR jump IN SELECT j.seq, j.after, j.prior,
+                           j.after < j.seq AND j.seal = everturn.jump_seal_v1(p_session, j.seq, j.after, j.prior) AS is_whole
+                      FROM everturn.jumps j WHERE j.session = p_session AND j.seq <= link ORDER BY j.seq DESC LIMIT p_want
+        LOOP
+            IF jump.seq <> link OR NOT jump.is_whole THEN
+                PERFORM everturn.damaged_v1(p_session, format('the jump at seq %s is lost or damaged', link));
+            END IF;
+            link := jump.prior;
+            IF jump.seq > at THEN
+                beside := beside + 1;
+                EXIT WHEN beside = 8;  -- passing over so many takes as long as a lookup
+                CONTINUE;
+            END IF;
+            beside := 0;
+            IF jump.seq <= p_high THEN
+                lowest := greatest(jump.seq, p_low);
+                last := least(at, p_high);
+                firsts := firsts || lowest;
+                lasts := lasts || last;
+                size := size + last - lowest + 1;
+            END IF;
+            at := jump.after;
+            EXIT WHEN link <= p_low OR at < p_low OR size >= p_want;
+        END LOOP;
+        IF NOT FOUND THEN
+            PERFORM everturn.damaged_v1(p_session, format('the jump at seq %s is lost or damaged', link));
         END IF;
     END LOOP;
+    IF size > p_want THEN  -- of the last range, the upper part
+        at := lowest + size - p_want - 1;
+        firsts[cardinality(firsts)] := at + 1;
+        size := p_want;
+    END IF;
     RETURN (firsts, lasts, size, at)::everturn.ranges_v1;
 END
 $$;
@@ -1185,6 +1184,7 @@ $$;
 -- trim or fold hides anything. Behind them, if there are earlier messages, those among the first p_front entries behind the floor, and all
 -- that a trim kept. The last row is that of read_v3, with all entries counted.
 -- A summary that is lost is missed while a session has no more than a thousand entries that are no messages; above, verify finds it.
+-- The path is walked once, and everything is found in its ranges.
 CREATE OR REPLACE FUNCTION everturn.front_v3(
     p_namespace text, p_session_id text, p_snapshot text, p_version bigint, p_limit bigint, p_front bigint, p_summaries bigint,
     p_now double precision
@@ -1192,13 +1192,26 @@ CREATE OR REPLACE FUNCTION everturn.front_v3(
 DECLARE
     s       record;
     p       record;             -- the state
-    shown   everturn.ranges_v1; -- visible whatever their kind
-    kept    bigint[];           -- messages that it left in view
-    front   everturn.ranges_v1; -- what a prompt begins with
-    counted bigint;             -- messages in `shown`, at most one more than p_limit
-    cut     boolean := false;
+    hides   boolean;            -- whether it may have summaries of what it hides
+    path    everturn.ranges_v1; -- down to the floor; if it hides, to what is cleared
+    seqs    bigint[];           -- of the latest messages, and one more
+    counted bigint;             -- messages behind the floor; or one more than p_limit
+    wanted  bigint;             -- entries, at the most
+    firsts  bigint[] := '{}';   -- ranges, visible whatever the kind of their entries
+    lasts   bigint[] := '{}';
+    size    bigint   := 0;
+    starts  bigint[] := '{}';   -- ranges of what a prompt begins with, the last one first
+    ends    bigint[] := '{}';
+    kept    bigint[] := '{}';   -- messages that a trim left in view
+    cut     boolean  := false;
+    oldest  bigint;             -- of the latest p_limit messages
+    first   bigint;
+    final   bigint;
+    at      bigint   := 1;      -- a place in `path`
+    sound   bigint;             -- entries that are no messages, and as they were written
+    beside  bigint   := 0;      -- entries of these ranges that are known to be no messages
     handed  bigint;
-    missing bigint  := 0;
+    missing bigint   := 0;
     last    everturn.row_v1;
 BEGIN
     SELECT n.no, n.last_jump, n.others, n.head, n.cleared, n.floor, n.kept, n.messages, NULL AS refusal,
@@ -1217,49 +1230,80 @@ BEGIN
         p := everturn.state_v1(everturn.session_v1(p_namespace, p_session_id, p_now), p_snapshot, p_version);
     END IF;
     IF p.refusal IS NULL THEN
-        IF s.others = 0 THEN  -- where all entries are messages, the latest are those of the highest seqs
-            shown := everturn.ranges_v2(s.no, s.last_jump, p.head, p.floor + 1, p.head, p_limit);
-            counted := shown.size;
-            cut := shown.at > p.floor;
+        hides := p.cleared < p.floor AND s.others > 0;
+        path := everturn.ranges_v2(s.no, s.last_jump, p.head, CASE WHEN hides THEN p.cleared ELSE p.floor END + 1, p.head, NULL);
+        oldest := p.floor + 1;
+        IF s.others = 0 THEN  -- all entries are messages: the latest are those of the highest seqs
+            counted := path.size;
+            wanted := p_limit;
         ELSE
-            SELECT (l.ranges).*, l.counted INTO shown.firsts, shown.lasts, shown.size, shown.at, counted
-              FROM everturn.latest_v2(
-                       s.no, s.last_jump, p.head, p.floor + 1, p.head, p_limit,
-                       p.messages - cardinality(p.kept)) AS l;
-            cut := counted > p_limit;
+            seqs := ARRAY(SELECT e.seq FROM unnest(path.firsts, path.lasts) AS part (first, last)
+                           CROSS JOIN LATERAL (SELECT n.seq FROM everturn.entries n
+                                                WHERE n.session = s.no AND n.seq BETWEEN greatest(part.first, p.floor + 1) AND part.last
+                                                  AND n.kind = 'message' ORDER BY n.seq DESC OFFSET 0) AS e
+                           WHERE part.last > p.floor LIMIT p_limit + 1);
+            counted := cardinality(seqs);
+            wanted := path.size;
+            oldest := coalesce(seqs[p_limit], oldest);
         END IF;
-        IF p.floor > 0 THEN
+        IF cardinality(p.kept) > 0 THEN
             kept := ARRAY(SELECT k FROM unnest(p.kept) AS k WHERE k > p.cleared ORDER BY k DESC);
-            cut := cut OR cardinality(kept) > p_limit - counted;
         END IF;
-        IF cut AND counted > 0 THEN
-            front := everturn.first_entries_v3(
-                s.no, s.last_jump, p.head, p.floor + 1, shown.firsts[cardinality(shown.firsts)] - 1, p_front);
-            shown := (shown.firsts || front.firsts, shown.lasts || front.lasts, shown.size + front.size, 0);
-        END IF;
-        IF p.cleared < p.floor AND s.others > 0 THEN
-            RETURN QUERY SELECT * FROM everturn.summaries_v3(s.no, s.last_jump, p.head, p.cleared + 1, p_summaries);
-            -- As check_others_v1 does, without another look at the session.
-            IF s.others <= 1000 AND s.others <> (
-                SELECT count(*) FILTER (WHERE everturn.is_placed_v1(e.session, e.seq, e.turn, e.created_at, e.kind, e.checksum))
-                  FROM everturn.entries e WHERE e.session = s.no AND e.kind <> 'message') THEN
-                PERFORM everturn.damaged_v1(s.no, 'summaries or other entries are lost or damaged');
+        cut := counted + cardinality(kept) > p_limit;
+        WHILE size < wanted AND path.lasts[at] >= oldest LOOP
+            first := greatest(path.firsts[at], oldest, path.lasts[at] - (wanted - size) + 1);
+            firsts := firsts || first;
+            lasts := lasts || path.lasts[at];
+            size := size + path.lasts[at] - first + 1;
+            at := at + 1;
+        END LOOP;
+        oldest := first;
+        at := cardinality(path.firsts);
+        WHILE cut AND p_front > 0 AND path.firsts[at] < oldest LOOP  -- from the beginning on
+            first := greatest(path.firsts[at], p.floor + 1);
+            final := least(path.lasts[at], oldest - 1, first + p_front - 1);
+            IF first <= final THEN
+                starts := first || starts;
+                ends := final || ends;
+                size := size + final - first + 1;
+                p_front := p_front - (final - first + 1);
             END IF;
-        END IF;
-        IF cardinality(kept) > 0 THEN
-            shown := (shown.firsts || kept, shown.lasts || kept, shown.size + cardinality(kept), 0);
+            at := at - 1;
+        END LOOP;
+        firsts := firsts || starts || kept;
+        lasts := lasts || ends || kept;
+        size := size + cardinality(kept);
+        IF hides THEN
+            RETURN QUERY
+                SELECT e.seq, e.created_at, everturn.checksum_v1(e.session, e.seq, e.turn, e.created_at, e.kind, e.checksum),
+                       convert_to(e.body, 'UTF8'), e.kind, e.turn
+                  FROM unnest(path.firsts, path.lasts) AS part (first, last)
+                 CROSS JOIN LATERAL (SELECT * FROM everturn.entries n
+                                      WHERE n.session = s.no AND n.kind = 'summary' AND n.kind <> 'message'
+                                        AND n.seq BETWEEN part.first AND part.last ORDER BY n.seq DESC OFFSET 0) AS e
+                 LIMIT p_summaries;
+            IF s.others <= 1000 THEN  -- as check_others_v1 does, without another look at the session
+                SELECT count(*), count(*) FILTER (WHERE EXISTS (
+                           SELECT FROM unnest(firsts, lasts) AS part (first, last) WHERE e.seq BETWEEN part.first AND part.last))
+                  INTO sound, beside FROM everturn.entries e
+                 WHERE e.session = s.no AND e.kind <> 'message'
+                   AND everturn.is_placed_v1(e.session, e.seq, e.turn, e.created_at, e.kind, e.checksum);
+                IF s.others <> sound THEN
+                    PERFORM everturn.damaged_v1(s.no, 'summaries or other entries are lost or damaged');
+                END IF;
+            END IF;
         END IF;
         -- The newest range first, and each from its end: the rows come in order, and none is sorted.
         RETURN QUERY
             SELECT e.seq, e.created_at, everturn.checksum_v1(e.session, e.seq, e.turn, e.created_at, e.kind, e.checksum),
                    convert_to(e.body, 'UTF8'), e.kind, e.turn
-              FROM unnest(shown.firsts, shown.lasts) AS part (first, last)
+              FROM unnest(firsts, lasts) AS part (first, last)
              CROSS JOIN LATERAL (SELECT * FROM everturn.entries n
                                   WHERE n.session = s.no AND n.seq BETWEEN part.first AND part.last
                                     AND n.kind = 'message' ORDER BY n.seq DESC OFFSET 0) AS e;
         GET DIAGNOSTICS handed = ROW_COUNT;
-        IF handed IS DISTINCT FROM shown.size THEN  -- else counting was enough to see that none is missing
-            missing := everturn.first_missing_v1(s.no, shown);
+        IF handed + beside <> size THEN  -- else counting was enough to see that none is missing
+            missing := everturn.first_missing_v1(s.no, (firsts, lasts, size, 0)::everturn.ranges_v1);
         END IF;
     END IF;
     last.body := convert_to(json_build_array(
@@ -1267,48 +1311,6 @@ BEGIN
         CASE WHEN p.refusal IS NULL THEN json_build_array(p.head, p.cleared, p.floor, p.kept, p.messages) END,
         NULL, missing, NULL, cut)::text, 'UTF8');
     RETURN NEXT last;
-END
-$$;
-
--- The first p_want seqs of a path from p_low to p_high, as ranges, the last one first.
-CREATE OR REPLACE FUNCTION everturn.first_entries_v3(
-    p_session bigint, p_last_jump bigint, p_head bigint, p_low bigint, p_high bigint, p_want bigint
-) RETURNS everturn.ranges_v1 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
-DECLARE
-    firsts bigint[] := '{}';
-    lasts  bigint[] := '{}';
-    size   bigint   := 0;
-    path   everturn.ranges_v1;
-BEGIN
-    IF p_last_jump <= p_low AND p_high >= p_low THEN  -- one range
-        size := least(p_high - p_low + 1, p_want);
-        RETURN (ARRAY[p_low], ARRAY[p_low + size - 1], size, 0)::everturn.ranges_v1;
-    END IF;
-    path := everturn.ranges_v2(p_session, p_last_jump, p_head, p_low, p_high, NULL);
-    FOR at IN REVERSE cardinality(path.firsts) .. 1 LOOP
-        EXIT WHEN size = p_want;
-        firsts := path.firsts[at] || firsts;
-        lasts := least(path.lasts[at], path.firsts[at] + p_want - size - 1) || lasts;
-        size := size + lasts[1] - firsts[1] + 1;
-    END LOOP;
-    RETURN (firsts, lasts, size, 0)::everturn.ranges_v1;
-END
-$$;
-
--- The p_want latest summaries on a path from p_low on, the last one first.
-CREATE OR REPLACE FUNCTION everturn.summaries_v3(p_session bigint, p_last_jump bigint, p_head bigint, p_low bigint, p_want bigint)
-RETURNS SETOF everturn.row_v1 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
-DECLARE
-    path everturn.ranges_v1 := everturn.ranges_v2(p_session, p_last_jump, p_head, p_low, p_head, NULL);
-BEGIN
-    RETURN QUERY
-        SELECT e.seq, e.created_at, everturn.checksum_v1(e.session, e.seq, e.turn, e.created_at, e.kind, e.checksum),
-               convert_to(e.body, 'UTF8'), e.kind, e.turn
-          FROM unnest(path.firsts, path.lasts) AS part (first, last)
-         CROSS JOIN LATERAL (SELECT * FROM everturn.entries n
-                              WHERE n.session = p_session AND n.kind = 'summary' AND n.kind <> 'message'
-                                AND n.seq BETWEEN part.first AND part.last ORDER BY n.seq DESC OFFSET 0) AS e
-         LIMIT p_want;
 END
 $$;
 
@@ -3521,7 +3523,7 @@ WHEN (OLD.facts IS NOT NULL) EXECUTE FUNCTION everturn.index_facts_v4();
 UPDATE everturn.sessions n
    SET effects = (SELECT count(*) FROM everturn.effects e WHERE e.session = n.no), seal = NULL
  WHERE EXISTS (SELECT FROM everturn.effects e WHERE e.session = n.no) AND everturn.is_whole_v1(n);
--- Functions that no everturn calls any more: those of versions 1 and 2 that later ones replaced.
+-- Functions that no everturn calls any more: those of versions 1 to 3 that later ones replaced.
 
 DROP FUNCTION IF EXISTS
     everturn.leave_tombstone_v1(text, text, double precision),
@@ -3534,6 +3536,8 @@ DROP FUNCTION IF EXISTS
     everturn.window_start_v1(everturn.sessions, everturn.plan_v1, bigint, bigint, bigint, bigint),
     everturn.changes_v1(text, text, bigint, double precision),
     everturn.sessions_by_name_v1(text, text, text, text, double precision, bigint, double precision),
-    everturn.sessions_by_change_v1(text, text, text, text, double precision, bigint, double precision);
+    everturn.sessions_by_change_v1(text, text, text, text, double precision, bigint, double precision),
+    everturn.first_entries_v3(bigint, bigint, bigint, bigint, bigint, bigint),
+    everturn.summaries_v3(bigint, bigint, bigint, bigint, bigint);
 
 DROP TYPE IF EXISTS everturn.facts_v1;

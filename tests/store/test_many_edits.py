@@ -131,6 +131,23 @@ def test_a_history_of_many_ranges_is_read_from_either_end_and_in_the_middle(stor
     assert store.verify().ok
 
 
+def test_a_history_whose_every_answer_was_given_three_times_is_read_whole(store: Any) -> None:
+    after, texts = 0, []
+    for number in range(EDITS // 2):
+        for attempt in ("bad", "worse"):
+            store.replace("a", [user(attempt)], after=after)
+        (after,) = store.replace("a", [user(str(number))], after=after).seqs
+        texts.append(str(number))
+    assert words(store, "a") == texts
+    assert words(store, "a", limit=5) == texts[-5:]
+    assert words(store, "a", before=after, limit=60) == texts[-61:-1]
+    prompt = store.get_context("a", max_messages=60)
+    assert [message.text for message in prompt.messages] == texts[-60:]
+    store.fold("a", lambda *_: "the first turns", max_messages=5)
+    assert [message.text for message in store.get_context("a").messages[1:]] == texts[-5:]
+    assert store.verify().ok
+
+
 # --- what it costs: SQLite tells how many steps its machine took -----------------------------------------------------
 
 

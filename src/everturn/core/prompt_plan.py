@@ -5,7 +5,7 @@ The rules are those of a trim (trimming.py), so that a context shows the turns t
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
@@ -154,13 +154,13 @@ class PromptPlan:
                 break
         return tokens
 
-    def compose_healed(self, *, has_more: bool) -> tuple[list[ChatMessage], int, bool]:
+    def compose_healed(self) -> tuple[list[ChatMessage], int, bool]:
         """Return the prompt as `compose` does, healed, and whether healing changed it.
 
         Results that healing adds count: as many of the oldest turns go as needed. Each call stays with its results, so
         that a prompt of fewer turns is shorter when it is healed, too.
         """
-        shown, left_out = self.compose(has_more=has_more)
+        shown, left_out = self.compose()
         prompt = heal(shown)
         if not has_healed(prompt, shown):
             return prompt, left_out, False
@@ -169,29 +169,28 @@ class PromptPlan:
             later = 1 + bisect_left(
                 range(1, latest),
                 True,  # noqa: FBT003 - what is looked for, in order
-                key=lambda at: self._bounds.are_kept_by(heal(self.compose(has_more=has_more, later=at)[0])),
+                key=lambda at: self._bounds.are_kept_by(heal(self.compose(later=at)[0])),
             )
-            shown, left_out = self.compose(has_more=has_more, later=later)
+            shown, left_out = self.compose(later=later)
             prompt = heal(shown)
         return prompt, left_out, True
 
-    def compose(self, *, has_more: bool, later: int = 0) -> tuple[list[ChatMessage], int]:
-        """Return the prompt, and how many messages of the history it leaves out. `has_more`: older ones were not read.
+    def compose(self, *, later: int = 0) -> tuple[list[ChatMessage], int]:
+        """Return the prompt, and how many messages of the history it leaves out.
 
         In front stand the system messages, then the summaries, then the newest turns that fit. `later` begins so many
         starts behind the oldest that fits.
         """
-        messages, total = self._messages, self._state.messages
-        cut = self._planner.cut(total if has_more else None, later=later)
-        start = 0 if cut is None else bisect_right(messages, cut.floor, key=_stored_seq)
+        messages = self._messages
+        start = bisect_left(messages, self._planner.first_turn(later=later), key=_stored_seq)
         oldest = _seq_of(messages[0]) if messages else self._state.head + 1
         front = [message for message in self._leading if _seq_of(message) < oldest]  # the others were read again
-        front += (message for message in messages[:start] if message.role in SYSTEM_ROLES)
+        front += [message for message in messages[:start] if message.role in SYSTEM_ROLES]
         while start < len(messages) and messages[start].role in SYSTEM_ROLES:
             front.append(messages[start])
             start += 1
         shown = front + self._summaries + messages[start:]
-        return shown, total - len(shown) + len(self._summaries)
+        return shown, self._state.messages - len(shown) + len(self._summaries)
 
 
 _stored_seq = attrgetter("seq")

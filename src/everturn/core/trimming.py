@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, compress, count, islice, repeat
+from itertools import accumulate, compress, count, repeat
 from operator import ne
 from typing import TypeAlias
 
@@ -200,16 +200,30 @@ class TrimPlanner:
         `total` is the number of visible messages, if not all of them were added. `later`: cut so many starts behind the
         oldest that fits, but never behind the newest.
         """
-        self._end_turn()
-        if not self._starts:
+        start = self._start(later)
+        if start is None:
             return None
-        fitting = (start for start in reversed(self._starts) if not self._exceeds(*start[2:]))
-        _, turn, messages, _, _ = next(islice(fitting, later, None), self._starts[0])
+        _, turn, messages, _, _ = start
         hidden = (self.seen if total is None else total) - messages - len(self._system)
         if not hidden:
             return None
         kept = {seq for seq in self._system if seq < turn} | {seq for seq in self._low if seq >= turn}
         return TrimCut(max(turn - 1, self._floor), tuple(sorted(kept)), hidden)
+
+    def first_turn(self, *, later: int = 0) -> int:
+        """Return the seq with which the part that `cut` leaves begins, but for system messages; 0 if there is none."""
+        start = self._start(later)
+        return 0 if start is None else max(start[1], self._floor + 1)
+
+    def _start(self, later: int) -> _Start | None:
+        """Find the oldest start that fits, or the one so many `later`; the newest if none does."""
+        self._end_turn()
+        for start in reversed(self._starts):
+            if not self._exceeds(*start[2:]):
+                if not later:
+                    return start
+                later -= 1
+        return self._starts[0] if self._starts else None
 
     def _end_turn(self) -> None:
         """Note that the part that stays may begin with the turn that was being added."""

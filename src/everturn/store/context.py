@@ -21,7 +21,7 @@ from everturn.store import pages
 from everturn.store.arguments import checked_at, checked_id, checked_limit
 from everturn.store.entry_reader import EntryReader
 from everturn.store.healed_prompts import count_healed
-from everturn.store.pages import PagedReads, refuse_absent_state
+from everturn.store.pages import MessagePage, PagedReads, refuse_absent_state
 
 T = TypeVar("T")
 FIRST_WINDOW = 16  # seqs that are looked at first for more system messages; then eight times as many
@@ -87,19 +87,16 @@ class ContextOperations(PagedReads):
         if summaries is None or leading is None:
             return None
         plan = PromptPlan(bounds, reading.state, leading, map(prompts.summary_message, summaries))
+        healing_for = self.source if heal else None
         think = _at_once if bounds.count_tokens is None and size <= FEW else self.runtime.offload
         while True:
-            await think(partial(plan.add, page.messages, page.turns or []))
-            if not (page.has_more and plan.wants_more):
-                break
+            composed = await think(partial(_composed, plan, page, bounds, healing_for))
+            if composed is not None:
+                return Context(*composed, summaries, session.life, session.version)
             size = min(4 * size, pages.LARGEST_PAGE)
             page = await self._page(page.next_query(session_id, None, pinned, size), deadline)
             if not is_of(page.reading, reading):
                 return None
-        composed = await think(
-            partial(_composed, plan, bounds, has_more=page.has_more, healing_for=self.source if heal else None)
-        )
-        return Context(*composed, summaries, session.life, session.version)
 
 
 async def _at_once(work: Callable[[], T]) -> T:
@@ -107,15 +104,19 @@ async def _at_once(work: Callable[[], T]) -> T:
 
 
 def _composed(
-    plan: PromptPlan, bounds: PromptBounds, *, has_more: bool, healing_for: Source | None
-) -> tuple[list[ChatMessage], int, int]:
-    """Compose the messages of a context, and count their tokens and the messages left out."""
+    plan: PromptPlan, page: MessagePage, bounds: PromptBounds, healing_for: Source | None
+) -> tuple[list[ChatMessage], int, int] | None:
+    """Compose the messages of a context with another page, and count their tokens and the messages left out. None: the
+    plan wants an older page."""
+    plan.add(page.messages, page.turns or [])
+    if page.has_more and plan.wants_more:
+        return None
     if healing_for is not None and plan.concerns_tools:
-        messages, left_out, is_healed = plan.compose_healed(has_more=has_more)
+        messages, left_out, is_healed = plan.compose_healed()
         if is_healed:
             count_healed(healing_for)
     else:
-        messages, left_out = plan.compose(has_more=has_more)
+        messages, left_out = plan.compose()
     return messages, sum(bounds.tokens_of(messages)), left_out
 
 

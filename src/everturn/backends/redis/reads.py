@@ -16,7 +16,15 @@ from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.keys import Keys
 from everturn.backends.redis.session_state import NEVER, EntriesToCome, PathWindow, SessionView, read_view, walk
-from everturn.backends.redis.stored_form import StoredChange, change_of, entry_row, message_columns, seq_of, seqs_of
+from everturn.backends.redis.stored_form import (
+    StoredChange,
+    change_of,
+    entry_row,
+    message_columns,
+    seq_of,
+    seqs_of,
+    turns_of,
+)
 from everturn.backends.redis.transport.resp import Command
 from everturn.core.codec import EntryRow, checksum
 from everturn.core.paths import Range, minus
@@ -235,7 +243,7 @@ async def read(sender: Sender, keys: Keys, query: Query, take: Take, now: str, d
 def _with_front(reading: Reading, found: FoundEntries) -> Reading:
     """Complete the reading of a front: with the turns of its messages, and its summaries."""
     view, log = found.view, found.log
-    turns = [int(log.values[seq].partition(b" ")[0]) for seq in present(found)]
+    turns = turns_of([log.values[seq] for seq in present(found)])
     owner = f" {log.life}".encode()
     rows = [
         entry_row(seq, kind.removesuffix(owner), value)

@@ -275,6 +275,11 @@ def message_columns(seqs: Sequence[int], values: Sequence[bytes]) -> Columns:
     return Columns.of(list(map(message_row, seqs, values)))
 
 
+def turns_of(values: Sequence[bytes]) -> list[int]:
+    """Read the turns of many entries at once. Raises MsgspecError, ValueError."""
+    return _numbers(b",".join([value[: value.index(b" ")] for value in values]))
+
+
 def entry_row(seq: int, kind: bytes, value: bytes) -> EntryRow:
     row = message_row(seq, value)
     turn = value.partition(b" ")[0]

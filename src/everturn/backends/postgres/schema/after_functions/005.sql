@@ -1,4 +1,4 @@
--- Functions that no everturn calls any more: those of versions 1 and 2 that later ones replaced.
+-- Functions that no everturn calls any more: those of versions 1 to 3 that later ones replaced.
 
 DROP FUNCTION IF EXISTS
     everturn.leave_tombstone_v1(text, text, double precision),
@@ -11,6 +11,8 @@ DROP FUNCTION IF EXISTS
     everturn.window_start_v1(everturn.sessions, everturn.plan_v1, bigint, bigint, bigint, bigint),
     everturn.changes_v1(text, text, bigint, double precision),
     everturn.sessions_by_name_v1(text, text, text, text, double precision, bigint, double precision),
-    everturn.sessions_by_change_v1(text, text, text, text, double precision, bigint, double precision);
+    everturn.sessions_by_change_v1(text, text, text, text, double precision, bigint, double precision),
+    everturn.first_entries_v3(bigint, bigint, bigint, bigint, bigint, bigint),
+    everturn.summaries_v3(bigint, bigint, bigint, bigint, bigint);
 
 DROP TYPE IF EXISTS everturn.facts_v1;

@@ -3,8 +3,8 @@
 -- STABLE: called by a read, these functions see the snapshot of the read. plpgsql where SQL could not be inlined: it keeps plans.
 
 -- The ranges of the path that ends at p_head, cut to the seqs from p_low (at least 1) to p_high, and to the p_want newest of these
--- (NULL: all). `at` is where the path goes on below them. A jump is looked at where the path takes it. Every jump names the one
--- before it in the log, and the session the last: one that is lost is noticed.
+-- (NULL: all). `at` is where the path goes on below them. Every jump names the one before it in the log, and the session the last:
+-- one that is lost is noticed.
 CREATE OR REPLACE FUNCTION everturn.ranges_v2(
     p_session bigint, p_last_jump bigint, p_head bigint, p_low bigint, p_high bigint, p_want bigint
 ) RETURNS everturn.ranges_v1 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
@@ -14,11 +14,10 @@ DECLARE
     size   bigint   := 0;
     at     bigint   := p_head;
     link   bigint   := p_last_jump;  -- no jump lies between this one and the seqs above
-    batch  bigint   := coalesce(p_want, 1000);
-    top    bigint;
+    beside bigint;                   -- jumps of other branches that were passed over in a row
     lowest bigint;
+    last   bigint;
     jump   record;
-    part   record;
 BEGIN
     IF p_high < p_low THEN
         at := 0;
@@ -36,50 +35,50 @@ BEGIN
             END IF;
             link := jump.prior;
         END IF;
-        top := least(at, p_high);
-        lowest := greatest(p_low, top - (p_want - size) + 1);
+        last := least(at, p_high);
+        lowest := greatest(p_low, last - (p_want - size) + 1);
         IF link < lowest OR link <= p_low THEN  -- the last range: it begins above the jump
             firsts := firsts || lowest;
-            lasts := lasts || top;
-            size := size + top - lowest + 1;
+            lasts := lasts || last;
+            size := size + last - lowest + 1;
             at := lowest - 1;
             EXIT;
         END IF;
-        -- Many jumps in one query, as long as each range is followed by the one before it in the log.
-        SELECT array_agg(greatest(k.seq, p_low) ORDER BY k.seq DESC) FILTER (WHERE k.held > 0) AS firsts,
-               array_agg(least(k.last, p_high) ORDER BY k.seq DESC) FILTER (WHERE k.held > 0) AS lasts,
-               coalesce(sum(k.held), 0) AS size, min(k.after) AS after, min(k.prior) AS prior,
-               coalesce(max(k.named) FILTER (WHERE NOT k.is_whole), CASE count(*) WHEN 0 THEN link END) AS damaged
-          INTO part
-          FROM (SELECT w.*, sum(w.held) OVER (ORDER BY w.seq DESC) - w.held AS held_above
-                  FROM (SELECT j.seq, j.after, j.prior, lag(j.after, 1, at) OVER newest AS last,
-                               lag(j.prior, 1, link) OVER newest AS named,
-                               greatest(least(lag(j.after, 1, at) OVER newest, p_high) - greatest(j.seq, p_low) + 1, 0) AS held,
-                               j.seq = lag(j.prior, 1, link) OVER newest AND j.after < j.seq
-                               AND j.seal = everturn.jump_seal_v1(p_session, j.seq, j.after, j.prior) AS is_whole,
-                               bool_or(j.prior > j.after OR j.after < p_low) OVER (
-                                   ORDER BY j.seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS is_beyond
-                          FROM (SELECT * FROM everturn.jumps n
-                                 WHERE n.session = p_session AND n.seq <= link ORDER BY n.seq DESC LIMIT batch) AS j
-                        WINDOW newest AS (ORDER BY j.seq DESC)) AS w
-                 WHERE w.is_beyond IS NOT TRUE) AS k
-         WHERE p_want IS NULL OR k.held_above < p_want - size;
-        IF part.damaged IS NOT NULL THEN
-            PERFORM everturn.damaged_v1(p_session, format('the jump at seq %s is lost or damaged', part.damaged));
-        END IF;
-        firsts := firsts || part.firsts;
-        lasts := lasts || part.lasts;
-        size := size + part.size;
-        at := part.after;
-        link := part.prior;
-        batch := batch * 2;
-        IF size > p_want THEN  -- of the last range, the upper part
-            lowest := firsts[cardinality(firsts)] + size - p_want;
-            firsts[cardinality(firsts)] := lowest;
-            size := p_want;
-            at := lowest - 1;
+        beside := 0;
+        -- (LIMIT: a loop fetches rows by fifties. A path that takes not all of these jumps asks again.)
+        FOR jump IN SELECT j.seq, j.after, j.prior,
+                           j.after < j.seq AND j.seal = everturn.jump_seal_v1(p_session, j.seq, j.after, j.prior) AS is_whole
+                      FROM everturn.jumps j WHERE j.session = p_session AND j.seq <= link ORDER BY j.seq DESC LIMIT p_want
+        LOOP
+            IF jump.seq <> link OR NOT jump.is_whole THEN
+                PERFORM everturn.damaged_v1(p_session, format('the jump at seq %s is lost or damaged', link));
+            END IF;
+            link := jump.prior;
+            IF jump.seq > at THEN
+                beside := beside + 1;
+                EXIT WHEN beside = 8;  -- passing over so many takes as long as a lookup
+                CONTINUE;
+            END IF;
+            beside := 0;
+            IF jump.seq <= p_high THEN
+                lowest := greatest(jump.seq, p_low);
+                last := least(at, p_high);
+                firsts := firsts || lowest;
+                lasts := lasts || last;
+                size := size + last - lowest + 1;
+            END IF;
+            at := jump.after;
+            EXIT WHEN link <= p_low OR at < p_low OR size >= p_want;
+        END LOOP;
+        IF NOT FOUND THEN
+            PERFORM everturn.damaged_v1(p_session, format('the jump at seq %s is lost or damaged', link));
         END IF;
     END LOOP;
+    IF size > p_want THEN  -- of the last range, the upper part
+        at := lowest + size - p_want - 1;
+        firsts[cardinality(firsts)] := at + 1;
+        size := p_want;
+    END IF;
     RETURN (firsts, lasts, size, at)::everturn.ranges_v1;
 END
 $$;
