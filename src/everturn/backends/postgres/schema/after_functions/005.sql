@@ -1,3 +1,9 @@
+-- Links between the effects that were stored before there were any. A session that has lost an effect, or has a damaged one, gets none:
+-- it begins nothing any more, and says why.
+SELECT everturn.link_effects_v5(n.no) FROM everturn.sessions n
+ WHERE n.effects > 0 AND NOT n.ended
+   AND n.effects = (SELECT count(*) FROM everturn.effects e WHERE e.session = n.no AND e.seal = everturn.effect_seal_v3(e));
+
 -- Functions that no everturn calls any more: those of versions 1 and 2 that later ones replaced.
 
 DROP FUNCTION IF EXISTS

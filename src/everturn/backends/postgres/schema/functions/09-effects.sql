@@ -19,6 +19,49 @@ BEGIN
 END
 $$;
 
+CREATE OR REPLACE FUNCTION everturn.effect_key_seal_v5(session bigint, key text, next_key text) RETURNS bytea
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN substring(sha256(
+    int8send(session) || array_send(ARRAY[convert_to(key, 'UTF8'), convert_to(next_key, 'UTF8')])) FROM 1 FOR 8);
+
+-- The link between the two keys, one after the other, that a key which was never begun is between. Raises if no link shows that. It
+-- does not matter why: whatever the search leads to, a link with its seal that spans the key was written, and would have been replaced
+-- if the key had been begun. NULL for a session without effects.
+CREATE OR REPLACE FUNCTION everturn.link_around_v5(p_session bigint, p_key text) RETURNS everturn.effect_keys
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    k everturn.effect_keys;
+BEGIN
+    IF NOT EXISTS (SELECT FROM everturn.sessions n WHERE n.no = p_session AND n.effects <> 0) THEN
+        RETURN NULL;
+    END IF;
+    SELECT * INTO k FROM everturn.effect_keys l WHERE l.session = p_session AND l.key < p_key ORDER BY l.key DESC LIMIT 1;
+    IF NOT FOUND THEN  -- it is before the first: the last is linked to that
+        SELECT * INTO k FROM everturn.effect_keys l WHERE l.session = p_session ORDER BY l.key DESC LIMIT 1;
+    END IF;
+    IF (k.session = p_session AND k.seal = everturn.effect_key_seal_v5(k.session, k.key, k.next_key)
+        AND CASE WHEN k.key COLLATE "C" < k.next_key COLLATE "C"
+                 THEN p_key COLLATE "C" > k.key COLLATE "C" AND p_key COLLATE "C" < k.next_key COLLATE "C"
+                 ELSE p_key COLLATE "C" > k.key COLLATE "C" OR p_key COLLATE "C" < k.next_key COLLATE "C" END) IS NOT TRUE THEN
+        PERFORM everturn.damaged_v1(
+            p_session, format('some of its effects are lost: nothing shows that %s was never begun', p_key));
+    END IF;
+    RETURN k;
+END
+$$;
+
+-- Link the effects of a session as they are, in place of the links that it has.
+CREATE OR REPLACE FUNCTION everturn.link_effects_v5(p_session bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM everturn.effect_keys k WHERE k.session = p_session;
+    INSERT INTO everturn.effect_keys (session, key, next_key, seal)
+    SELECT p_session, l.key, l.next_key, everturn.effect_key_seal_v5(p_session, l.key, l.next_key)
+      FROM (SELECT e.key, coalesce(lead(e.key) OVER in_order, first_value(e.key) OVER in_order) AS next_key
+              FROM everturn.effects e WHERE e.session = p_session
+            WINDOW in_order AS (ORDER BY e.key)) l;
+END
+$$;
+
 -- An effect of a session; NULL if it was never begun. Raises if it is not as it was written, or if one is lost.
 CREATE OR REPLACE FUNCTION everturn.effect_of_v3(p_session bigint, p_key text) RETURNS everturn.effects
 LANGUAGE plpgsql STABLE AS $$
@@ -27,7 +70,7 @@ DECLARE
 BEGIN
     SELECT * INTO e FROM everturn.effects k WHERE k.session = p_session AND k.key = p_key;
     IF NOT FOUND THEN
-        PERFORM everturn.check_effects_v4(p_session);
+        PERFORM everturn.link_around_v5(p_session, p_key);
     ELSIF e.seal IS DISTINCT FROM everturn.effect_seal_v3(e) THEN
         PERFORM everturn.damaged_v1(p_session, format('the effect %s is not as it was written', p_key));
     END IF;
@@ -98,6 +141,7 @@ RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     e      everturn.effects := everturn.effect_of_v3(s.no, r.label);
     is_new boolean          := e.key IS NULL;
+    k      everturn.effect_keys;
 BEGIN
     IF r.kind = 'begin_effect' THEN
         e := (s.no, r.label, 'started', coalesce(e.attempt, 0) + 1, s.version + 1, 0, coalesce(r.lease_token, 0), r.effect_by, p_at,
@@ -121,6 +165,13 @@ BEGIN
            token = EXCLUDED.token, by = EXCLUDED.by, at = EXCLUDED.at, ended_at = EXCLUDED.ended_at, request = EXCLUDED.request,
            result = EXCLUDED.result, error = EXCLUDED.error, note = EXCLUDED.note, seal = EXCLUDED.seal;
     IF is_new THEN
+        k := everturn.link_around_v5(s.no, e.key);
+        UPDATE everturn.effect_keys l
+           SET next_key = e.key, seal = everturn.effect_key_seal_v5(s.no, k.key, e.key)
+         WHERE l.session = s.no AND l.key = k.key;
+        k.next_key := coalesce(k.next_key, e.key);
+        INSERT INTO everturn.effect_keys (session, key, next_key, seal)
+        VALUES (s.no, e.key, k.next_key, everturn.effect_key_seal_v5(s.no, e.key, k.next_key));
         UPDATE everturn.sessions t SET effects = t.effects + 1, seal = NULL WHERE t.no = s.no;
     END IF;
 END
@@ -154,6 +205,7 @@ $$;
 CREATE OR REPLACE FUNCTION everturn.forget_effects_v3() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM everturn.effects e WHERE e.session = OLD.no;
+    DELETE FROM everturn.effect_keys k WHERE k.session = OLD.no;
     DELETE FROM everturn.leases l WHERE l.namespace = OLD.namespace AND l.session_id = OLD.session_id AND l.life = OLD.life;
     RETURN NULL;
 END
