@@ -26,13 +26,13 @@ RETURN substring(sha256(
 
 -- The link between the two keys, one after the other, that a key which was never begun is between. Raises if no link shows that. It
 -- does not matter why: whatever the search leads to, a link with its seal that spans the key was written, and would have been replaced
--- if the key had been begun. NULL for a session without effects.
-CREATE OR REPLACE FUNCTION everturn.link_around_v5(p_session bigint, p_key text) RETURNS everturn.effect_keys
+-- if the key had been begun. NULL for a session without effects. `p_effects`: how many it has.
+CREATE OR REPLACE FUNCTION everturn.link_around_v5(p_session bigint, p_effects bigint, p_key text) RETURNS everturn.effect_keys
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     k everturn.effect_keys;
 BEGIN
-    IF NOT EXISTS (SELECT FROM everturn.sessions n WHERE n.no = p_session AND n.effects <> 0) THEN
+    IF coalesce(p_effects, 0) = 0 THEN
         RETURN NULL;
     END IF;
     SELECT * INTO k FROM everturn.effect_keys l WHERE l.session = p_session AND l.key < p_key ORDER BY l.key DESC LIMIT 1;
@@ -62,16 +62,14 @@ BEGIN
 END
 $$;
 
--- An effect of a session; NULL if it was never begun. Raises if it is not as it was written, or if one is lost.
-CREATE OR REPLACE FUNCTION everturn.effect_of_v3(p_session bigint, p_key text) RETURNS everturn.effects
+-- An effect of a session; NULL if it is not there: link_around_v5 says whether it was never begun. Raises if it is not as it was written.
+CREATE OR REPLACE FUNCTION everturn.effect_of_v5(p_session bigint, p_key text) RETURNS everturn.effects
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     e everturn.effects;
 BEGIN
     SELECT * INTO e FROM everturn.effects k WHERE k.session = p_session AND k.key = p_key;
-    IF NOT FOUND THEN
-        PERFORM everturn.link_around_v5(p_session, p_key);
-    ELSIF e.seal IS DISTINCT FROM everturn.effect_seal_v3(e) THEN
+    IF FOUND AND e.seal IS DISTINCT FROM everturn.effect_seal_v3(e) THEN
         PERFORM everturn.damaged_v1(p_session, format('the effect %s is not as it was written', p_key));
     END IF;
     RETURN e;
@@ -98,21 +96,20 @@ END
 $$;
 
 -- The effect that a request is about, for the answer to it; NULL if there is none.
-CREATE OR REPLACE FUNCTION everturn.effect_text_v3(p_namespace text, s everturn.sessions, p_key text, p_at double precision) RETURNS text
-LANGUAGE plpgsql AS $$
-DECLARE
-    e everturn.effects := everturn.effect_of_v3(s.no, p_key);
+CREATE OR REPLACE FUNCTION everturn.effect_text_v5(
+    p_namespace text, s everturn.sessions, e everturn.effects, p_at double precision
+) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN CASE WHEN e.key IS NOT NULL THEN everturn.effect_json_v3(e, everturn.held_v3(p_namespace, s, p_at))::text END;
+    RETURN CASE WHEN e.key IS NOT NULL THEN everturn.effect_json_v3(
+        e, CASE WHEN e.token > 0 THEN everturn.held_v3(p_namespace, s, p_at) END)::text END;
 END
 $$;
 
--- The plan for a request that begins or ends an effect, or the reason of its refusal. The state stays.
-CREATE OR REPLACE FUNCTION everturn.plan_effect_v3(s everturn.sessions, r everturn.request_v1) RETURNS everturn.plan_v1
-LANGUAGE plpgsql AS $$
+-- The plan for a request that begins or ends an effect, which is `e`, or the reason of its refusal. The state stays.
+CREATE OR REPLACE FUNCTION everturn.plan_effect_v5(s everturn.sessions, r everturn.request_v1, e everturn.effects)
+RETURNS everturn.plan_v1 LANGUAGE plpgsql AS $$
 DECLARE
     p everturn.plan_v1;
-    e everturn.effects := everturn.effect_of_v3(s.no, r.label);
 BEGIN
     p.head := coalesce(s.head, 0);
     p.cleared := coalesce(s.cleared, 0);
@@ -135,13 +132,13 @@ BEGIN
 END
 $$;
 
--- Write the effect that a change begins or ends. `s` is the session before it.
-CREATE OR REPLACE FUNCTION everturn.write_effect_v3(s everturn.sessions, r everturn.request_v1, p_at double precision)
-RETURNS void LANGUAGE plpgsql AS $$
+-- Write the effect that a change begins or ends. `s` and `e` are the session and the effect before it, `k` the link that shows that
+-- there was no such effect.
+CREATE OR REPLACE FUNCTION everturn.write_effect_v5(
+    s everturn.sessions, r everturn.request_v1, e everturn.effects, k everturn.effect_keys, p_at double precision
+) RETURNS everturn.effects LANGUAGE plpgsql AS $$
 DECLARE
-    e      everturn.effects := everturn.effect_of_v3(s.no, r.label);
-    is_new boolean          := e.key IS NULL;
-    k      everturn.effect_keys;
+    is_new boolean := e.key IS NULL;
 BEGIN
     IF r.kind = 'begin_effect' THEN
         e := (s.no, r.label, 'started', coalesce(e.attempt, 0) + 1, s.version + 1, 0, coalesce(r.lease_token, 0), r.effect_by, p_at,
@@ -165,15 +162,14 @@ BEGIN
            token = EXCLUDED.token, by = EXCLUDED.by, at = EXCLUDED.at, ended_at = EXCLUDED.ended_at, request = EXCLUDED.request,
            result = EXCLUDED.result, error = EXCLUDED.error, note = EXCLUDED.note, seal = EXCLUDED.seal;
     IF is_new THEN
-        k := everturn.link_around_v5(s.no, e.key);
         UPDATE everturn.effect_keys l
            SET next_key = e.key, seal = everturn.effect_key_seal_v5(s.no, k.key, e.key)
          WHERE l.session = s.no AND l.key = k.key;
         k.next_key := coalesce(k.next_key, e.key);
         INSERT INTO everturn.effect_keys (session, key, next_key, seal)
         VALUES (s.no, e.key, k.next_key, everturn.effect_key_seal_v5(s.no, e.key, k.next_key));
-        UPDATE everturn.sessions t SET effects = t.effects + 1, seal = NULL WHERE t.no = s.no;
     END IF;
+    RETURN e;
 END
 $$;
 
