@@ -35,7 +35,7 @@ def effect_of(db: Connection, session: SessionRow, key: str) -> StoredEffect | N
     found = db.row(SQL["load_effect"], (session.number, key))
     if found is None:
         if session.effects:
-            _link_around(db, session.number, key)
+            _spanning_link(db, session.number, key)
         return None
     columns = unsealed(found, "an effect of session number")
     if tuple(columns[:2]) != (session.number, key):
@@ -76,7 +76,7 @@ def with_row(
 
 def begin(db: Connection, session: SessionRow, row: StoredEffect) -> None:
     """Write an effect that a session has not: its row, and its key between those before and after it."""
-    before, after = _link_around(db, session.number, row.key) if session.effects else (row.key, row.key)
+    before, after = _spanning_link(db, session.number, row.key) if session.effects else (row.key, row.key)
     if session.effects:
         _store_link(db, session.number, before, row.key)
     _store_link(db, session.number, row.key, after)
@@ -114,7 +114,7 @@ def wrong_links(db: Connection, session: SessionRow, rows: Iterable[StoredEffect
         yield f"it {called}: of its effect {key!a} to {following!a}"
 
 
-def _link_around(db: Connection, number: int, key: str) -> tuple[str, str]:
+def _spanning_link(db: Connection, number: int, key: str) -> tuple[str, str]:
     """Find the two keys, one after the other, that a key which was never begun is between.
 
     Raises ValueError if no link shows that. It does not matter why: whatever a search leads to, a link that matches its

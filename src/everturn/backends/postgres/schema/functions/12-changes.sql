@@ -56,7 +56,7 @@ BEGIN
             ELSIF r.effect_attempt IS NOT NULL THEN
                 effect := everturn.effect_of_v5(s.no, r.label);
                 IF effect.key IS NULL THEN
-                    link := everturn.link_around_v5(s.no, s.effects, r.label);
+                    link := everturn.spanning_link_v5(s.no, s.effects, r.label);
                 END IF;
                 p := everturn.plan_effect_v5(s, r, effect);
             ELSIF r.facts IS NOT NULL THEN
