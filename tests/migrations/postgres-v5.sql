@@ -1610,7 +1610,7 @@ RETURN substring(sha256(
 -- The link between the two keys, one after the other, that a key which was never begun is between. Raises if no link shows that. It
 -- does not matter why: whatever the search leads to, a link with its seal that spans the key was written, and would have been replaced
 -- if the key had been begun. NULL for a session without effects. `p_effects`: how many it has.
-CREATE OR REPLACE FUNCTION everturn.link_around_v5(p_session bigint, p_effects bigint, p_key text) RETURNS everturn.effect_keys
+CREATE OR REPLACE FUNCTION everturn.spanning_link_v5(p_session bigint, p_effects bigint, p_key text) RETURNS everturn.effect_keys
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     k everturn.effect_keys;
@@ -1645,7 +1645,7 @@ BEGIN
 END
 $$;
 
--- An effect of a session; NULL if it is not there: link_around_v5 says whether it was never begun. Raises if it is not as it was written.
+-- An effect of a session; NULL if it is not there: spanning_link_v5 says whether it was never begun. Raises if it is not as it was written.
 CREATE OR REPLACE FUNCTION everturn.effect_of_v5(p_session bigint, p_key text) RETURNS everturn.effects
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -2016,7 +2016,7 @@ BEGIN
             ELSIF r.effect_attempt IS NOT NULL THEN
                 effect := everturn.effect_of_v5(s.no, r.label);
                 IF effect.key IS NULL THEN
-                    link := everturn.link_around_v5(s.no, s.effects, r.label);
+                    link := everturn.spanning_link_v5(s.no, s.effects, r.label);
                 END IF;
                 p := everturn.plan_effect_v5(s, r, effect);
             ELSIF r.facts IS NOT NULL THEN
