@@ -5,6 +5,7 @@ Every page is whole then, and has its right checksum; and the neighbours of what
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import apsw
 import pytest
 
 import everturn
-from everturn import ChatMessage, CorruptEntry, MemoryStore, Summary, ToolCall
+from everturn import ChatMessage, CorruptEntry, MemoryStore, MemoryStoreBackendError, Summary, ToolCall
 
 PAGE = 4096
 NAMES = ("first", "second", "third")
@@ -116,3 +117,25 @@ def test_summaries_that_cannot_be_found_any_more_are_not_passed_over(sound: Path
         found = counted(damaged)
         assert {read: count for read, count in found.items() if count not in (None, expected[read])} == {}
         assert None in found.values()
+
+
+def test_an_effect_that_cannot_be_found_any_more_does_not_begin_again(tmp_path: Path) -> None:
+    """Any two pages of the effects and of their keys change places, also one of each: both searches go wrong then."""
+    sound, damaged = tmp_path / "sound.db", tmp_path / "damaged.db"
+    keys = [f"pay {number}" for number in range(500)]
+    with everturn.open(f"sqlite:///{sound}", synchronous="OFF", page_checksums=False) as store:
+        for key in keys:
+            store.begin_effect("a", key)
+    pages = [*pages_of(sound, "effects"), *pages_of(sound, "effect_keys")]
+    assert len(pages) > 10
+    refused = 0
+    for one, other in itertools.combinations(pages, 2):
+        damaged.write_bytes(sound.read_bytes())
+        swap(damaged, one, other)
+        with everturn.open(f"sqlite:///{damaged}", synchronous="OFF") as store:
+            for key in keys[::13]:
+                try:
+                    assert store.begin_effect("a", key).status == "started", f"{key} begins again: {one} {other}"
+                except (CorruptEntry, MemoryStoreBackendError):
+                    refused += 1
+    assert refused > 100

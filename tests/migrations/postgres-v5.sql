@@ -417,7 +417,8 @@ CREATE TYPE everturn.listed_v4 AS (
 );
 
 ALTER TABLE everturn.sessions ADD COLUMN effects bigint NOT NULL DEFAULT 0;
--- Version 5: turns that name a lease are tried without a look, too; a replace keeps summaries that stand for hidden entries.
+-- Version 5: turns that name a lease are tried without a look, too; a replace keeps summaries that stand for hidden entries; the keys
+-- of effects are linked.
 
 -- Token of the lease as its holder last named it; NULL once it was released, or where none was named. Whoever takes or releases the lease
 -- writes here: so a turn that waits for this row meanwhile sees that its own token is no longer there.
@@ -427,6 +428,16 @@ ALTER TABLE everturn.sessions ADD COLUMN lease bigint;
 -- How many of the bodies of a replace, the first of them, are copies of summaries: a turn of their own, which `entries` does not count.
 -- -1: refuse a replace that drops a summary while entries stay hidden. NULL: neither, as workers of version 4 send it.
 ALTER TYPE everturn.request_v1 ADD ATTRIBUTE carried integer;
+
+-- The keys of a session's effects in their order, each with the one after it; the last with the first. A link shows that no key
+-- between the two was begun, so a lost effect is told from a new one by one row, however many there are.
+CREATE TABLE everturn.effect_keys (
+    session  bigint NOT NULL,
+    key      text   COLLATE "C" NOT NULL,
+    next_key text   COLLATE "C" NOT NULL,
+    seal     bytea  NOT NULL,              -- effect_key_seal_v5
+    PRIMARY KEY (session, key)
+);
 
 -- Times, and what follows from them.
 
@@ -1593,16 +1604,57 @@ BEGIN
 END
 $$;
 
--- An effect of a session; NULL if it was never begun. Raises if it is not as it was written, or if one is lost.
-CREATE OR REPLACE FUNCTION everturn.effect_of_v3(p_session bigint, p_key text) RETURNS everturn.effects
+CREATE OR REPLACE FUNCTION everturn.effect_key_seal_v5(session bigint, key text, next_key text) RETURNS bytea
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN substring(sha256(
+    int8send(session) || array_send(ARRAY[convert_to(key, 'UTF8'), convert_to(next_key, 'UTF8')])) FROM 1 FOR 8);
+
+-- The link between the two keys, one after the other, that a key which was never begun is between. Raises if no link shows that. It
+-- does not matter why: whatever the search leads to, a link with its seal that spans the key was written, and would have been replaced
+-- if the key had been begun. NULL for a session without effects. `p_effects`: how many it has.
+CREATE OR REPLACE FUNCTION everturn.spanning_link_v5(p_session bigint, p_effects bigint, p_key text) RETURNS everturn.effect_keys
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    k everturn.effect_keys;
+BEGIN
+    IF coalesce(p_effects, 0) = 0 THEN
+        RETURN NULL;
+    END IF;
+    SELECT * INTO k FROM everturn.effect_keys l WHERE l.session = p_session AND l.key < p_key ORDER BY l.key DESC LIMIT 1;
+    IF NOT FOUND THEN  -- it is before the first: the last is linked to that
+        SELECT * INTO k FROM everturn.effect_keys l WHERE l.session = p_session ORDER BY l.key DESC LIMIT 1;
+    END IF;
+    IF (k.session = p_session AND k.seal = everturn.effect_key_seal_v5(k.session, k.key, k.next_key)
+        AND CASE WHEN k.key COLLATE "C" < k.next_key COLLATE "C"
+                 THEN p_key COLLATE "C" > k.key COLLATE "C" AND p_key COLLATE "C" < k.next_key COLLATE "C"
+                 ELSE p_key COLLATE "C" > k.key COLLATE "C" OR p_key COLLATE "C" < k.next_key COLLATE "C" END) IS NOT TRUE THEN
+        PERFORM everturn.damaged_v1(
+            p_session, format('some of its effects are lost: nothing shows that %s was never begun', p_key));
+    END IF;
+    RETURN k;
+END
+$$;
+
+-- Link the effects of a session as they are, in place of the links that it has.
+CREATE OR REPLACE FUNCTION everturn.link_effects_v5(p_session bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    DELETE FROM everturn.effect_keys k WHERE k.session = p_session;
+    INSERT INTO everturn.effect_keys (session, key, next_key, seal)
+    SELECT p_session, l.key, l.next_key, everturn.effect_key_seal_v5(p_session, l.key, l.next_key)
+      FROM (SELECT e.key, coalesce(lead(e.key) OVER in_order, first_value(e.key) OVER in_order) AS next_key
+              FROM everturn.effects e WHERE e.session = p_session
+            WINDOW in_order AS (ORDER BY e.key)) l;
+END
+$$;
+
+-- An effect of a session; NULL if it is not there: spanning_link_v5 says whether it was never begun. Raises if it is not as it was written.
+CREATE OR REPLACE FUNCTION everturn.effect_of_v5(p_session bigint, p_key text) RETURNS everturn.effects
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     e everturn.effects;
 BEGIN
     SELECT * INTO e FROM everturn.effects k WHERE k.session = p_session AND k.key = p_key;
-    IF NOT FOUND THEN
-        PERFORM everturn.check_effects_v4(p_session);
-    ELSIF e.seal IS DISTINCT FROM everturn.effect_seal_v3(e) THEN
+    IF FOUND AND e.seal IS DISTINCT FROM everturn.effect_seal_v3(e) THEN
         PERFORM everturn.damaged_v1(p_session, format('the effect %s is not as it was written', p_key));
     END IF;
     RETURN e;
@@ -1629,21 +1681,20 @@ END
 $$;
 
 -- The effect that a request is about, for the answer to it; NULL if there is none.
-CREATE OR REPLACE FUNCTION everturn.effect_text_v3(p_namespace text, s everturn.sessions, p_key text, p_at double precision) RETURNS text
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
-DECLARE
-    e everturn.effects := everturn.effect_of_v3(s.no, p_key);
+CREATE OR REPLACE FUNCTION everturn.effect_text_v5(
+    p_namespace text, s everturn.sessions, e everturn.effects, p_at double precision
+) RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
-    RETURN CASE WHEN e.key IS NOT NULL THEN everturn.effect_json_v3(e, everturn.held_v3(p_namespace, s, p_at))::text END;
+    RETURN CASE WHEN e.key IS NOT NULL THEN everturn.effect_json_v3(
+        e, CASE WHEN e.token > 0 THEN everturn.held_v3(p_namespace, s, p_at) END)::text END;
 END
 $$;
 
--- The plan for a request that begins or ends an effect, or the reason of its refusal. The state stays.
-CREATE OR REPLACE FUNCTION everturn.plan_effect_v3(s everturn.sessions, r everturn.request_v1) RETURNS everturn.plan_v1
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+-- The plan for a request that begins or ends an effect, which is `e`, or the reason of its refusal. The state stays.
+CREATE OR REPLACE FUNCTION everturn.plan_effect_v5(s everturn.sessions, r everturn.request_v1, e everturn.effects)
+RETURNS everturn.plan_v1 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     p everturn.plan_v1;
-    e everturn.effects := everturn.effect_of_v3(s.no, r.label);
 BEGIN
     p.head := coalesce(s.head, 0);
     p.cleared := coalesce(s.cleared, 0);
@@ -1666,12 +1717,13 @@ BEGIN
 END
 $$;
 
--- Write the effect that a change begins or ends. `s` is the session before it.
-CREATE OR REPLACE FUNCTION everturn.write_effect_v3(s everturn.sessions, r everturn.request_v1, p_at double precision)
-RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+-- Write the effect that a change begins or ends. `s` and `e` are the session and the effect before it, `k` the link that shows that
+-- there was no such effect.
+CREATE OR REPLACE FUNCTION everturn.write_effect_v5(
+    s everturn.sessions, r everturn.request_v1, e everturn.effects, k everturn.effect_keys, p_at double precision
+) RETURNS everturn.effects LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    e      everturn.effects := everturn.effect_of_v3(s.no, r.label);
-    is_new boolean          := e.key IS NULL;
+    is_new boolean := e.key IS NULL;
 BEGIN
     IF r.kind = 'begin_effect' THEN
         e := (s.no, r.label, 'started', coalesce(e.attempt, 0) + 1, s.version + 1, 0, coalesce(r.lease_token, 0), r.effect_by, p_at,
@@ -1695,8 +1747,14 @@ BEGIN
            token = EXCLUDED.token, by = EXCLUDED.by, at = EXCLUDED.at, ended_at = EXCLUDED.ended_at, request = EXCLUDED.request,
            result = EXCLUDED.result, error = EXCLUDED.error, note = EXCLUDED.note, seal = EXCLUDED.seal;
     IF is_new THEN
-        UPDATE everturn.sessions t SET effects = t.effects + 1, seal = NULL WHERE t.no = s.no;
+        UPDATE everturn.effect_keys l
+           SET next_key = e.key, seal = everturn.effect_key_seal_v5(s.no, k.key, e.key)
+         WHERE l.session = s.no AND l.key = k.key;
+        k.next_key := coalesce(k.next_key, e.key);
+        INSERT INTO everturn.effect_keys (session, key, next_key, seal)
+        VALUES (s.no, e.key, k.next_key, everturn.effect_key_seal_v5(s.no, e.key, k.next_key));
     END IF;
+    RETURN e;
 END
 $$;
 
@@ -1728,6 +1786,7 @@ $$;
 CREATE OR REPLACE FUNCTION everturn.forget_effects_v3() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
     DELETE FROM everturn.effects e WHERE e.session = OLD.no;
+    DELETE FROM everturn.effect_keys k WHERE k.session = OLD.no;
     DELETE FROM everturn.leases l WHERE l.namespace = OLD.namespace AND l.session_id = OLD.session_id AND l.life = OLD.life;
     RETURN NULL;
 END
@@ -1915,6 +1974,8 @@ DECLARE
     over    everturn.sessions;  -- a life that has expired
     p       everturn.plan_v1;
     o       everturn.outcome_v1;
+    effect  everturn.effects;
+    link    everturn.effect_keys;  -- shows that there is no such effect
     now_    double precision;
     at      double precision;
     first   bigint := 0;
@@ -1955,7 +2016,11 @@ BEGIN
             ELSIF r.lease_token IS NOT NULL AND NOT everturn.is_claimed_v3(p_namespace, s, r, now_) THEN
                 p.refusal := 'lease_lost';
             ELSIF r.effect_attempt IS NOT NULL THEN
-                p := everturn.plan_effect_v3(s, r);
+                effect := everturn.effect_of_v5(s.no, r.label);
+                IF effect.key IS NULL THEN
+                    link := everturn.spanning_link_v5(s.no, s.effects, r.label);
+                END IF;
+                p := everturn.plan_effect_v5(s, r, effect);
             ELSIF r.facts IS NOT NULL THEN
                 p := everturn.plan_facts_v4(s, r);
             ELSE
@@ -1969,7 +2034,7 @@ BEGIN
             -- A key that was used before is refused with the first receipt, any other request with the present version.
             RETURN (p.refusal, coalesce(s.life, ''), coalesce(o.version, s.version, 0), coalesce(o.first_seq, 0),
                     coalesce(o.count, 0), coalesce(s.dimension, 0), NULL, CASE WHEN r.effect_attempt IS NOT NULL THEN
-                        everturn.effect_text_v3(p_namespace, s, r.label, now_) END, NULL, NULL, now_)::everturn.outcome_v1;
+                        everturn.effect_text_v5(p_namespace, s, everturn.effect_of_v5(s.no, r.label), now_) END, NULL, NULL, now_)::everturn.outcome_v1;
         END IF;
         EXIT WHEN s.no IS NOT NULL;
         IF over.no IS NOT NULL THEN
@@ -2021,8 +2086,7 @@ BEGIN
         UPDATE everturn.sessions t SET facts = everturn.merged_facts_v4(s, r), seal = NULL WHERE t.no = s.no;
     END IF;
     IF r.effect_attempt IS NOT NULL THEN
-        PERFORM everturn.write_effect_v3(s, r, at);
-        r.label := everturn.effect_text_v3(p_namespace, s, r.label, now_);
+        r.label := everturn.effect_text_v5(p_namespace, s, everturn.write_effect_v5(s, r, effect, link, at), now_);
     END IF;
     RETURN ('applied', s.life, s.version + 1, first, r.entries, 0, r.snapshot_id, r.label, p.messages, at, now_)
            ::everturn.outcome_v1;
@@ -2042,6 +2106,8 @@ BEGIN
        SET version = s.version + 1, last_seq = s.last_seq + r.entries + carried, head = p.head, cleared = p.cleared, floor = p.floor,
            kept = p.kept, messages = p.messages, bytes = s.bytes + p_size, dimension = coalesce(s.dimension, r.dimension),
            others = s.others + r.entries + carried - coalesce(r.messages, 0),
+           effects = s.effects + CASE WHEN r.kind = 'begin_effect' AND NOT EXISTS (
+               SELECT FROM everturn.effects e WHERE e.session = s.no AND e.key = r.label) THEN 1 ELSE 0 END,
            snapshots = s.snapshots + CASE r.kind WHEN 'snapshot' THEN 1 WHEN 'delete_snapshot' THEN -1 ELSE 0 END,
            undo_steps = CASE WHEN p.undoable THEN least(s.undo_steps + 1, 10) WHEN p.undone IS NULL THEN s.undo_steps
                              ELSE s.undo_steps - 1 END,
@@ -3031,6 +3097,18 @@ BEGIN
            AND n.effects <> (SELECT count(*) FROM everturn.effects e WHERE e.session = n.no);
     RETURN QUERY
         SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
+               format('the link of its effect %s is lost, or not as it was written', coalesce(l.key, k.key)), NULL::json
+          FROM (SELECT n.no, e.key, coalesce(lead(e.key) OVER in_order, first_value(e.key) OVER in_order) AS next_key
+                  FROM everturn.sessions n JOIN everturn.effects e ON e.session = n.no
+                 WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
+                WINDOW in_order AS (ORDER BY e.key)) l
+          FULL JOIN (SELECT i.* FROM everturn.sessions n JOIN everturn.effect_keys i ON i.session = n.no
+                      WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended) k
+            ON k.session = l.no AND k.key = l.key
+         WHERE k.next_key IS DISTINCT FROM l.next_key
+            OR k.seal IS DISTINCT FROM everturn.effect_key_seal_v5(k.session, k.key, k.next_key);
+    RETURN QUERY
+        SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
                'the index of facts has not the facts of its row', NULL::json
           FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
@@ -3473,6 +3551,7 @@ BEGIN
            (e ->> 'ended_at')::double precision, e ->> 'request', e ->> 'result', e ->> 'error', e ->> 'note'
       FROM json_array_elements(p_effects) AS e;
     UPDATE everturn.effects e SET seal = everturn.effect_seal_v3(e) WHERE e.session = no_;
+    PERFORM everturn.link_effects_v5(no_);
     UPDATE everturn.sessions n
        SET facts = nullif((p_outline ->> 'facts')::jsonb, '{}'), seal = NULL,
            effects = (SELECT count(*) FROM everturn.effects e WHERE e.session = no_)
@@ -3523,9 +3602,19 @@ WHEN (OLD.facts IS NOT NULL) EXECUTE FUNCTION everturn.index_facts_v4();
 UPDATE everturn.sessions n
    SET effects = (SELECT count(*) FROM everturn.effects e WHERE e.session = n.no), seal = NULL
  WHERE EXISTS (SELECT FROM everturn.effects e WHERE e.session = n.no) AND everturn.is_whole_v1(n);
+-- Links between the effects that were stored before there were any. A session that has lost an effect, or has a damaged one, gets none:
+-- it begins nothing any more, and says why.
+SELECT everturn.link_effects_v5(n.no) FROM everturn.sessions n
+ WHERE n.effects > 0 AND NOT n.ended
+   AND n.effects = (SELECT count(*) FROM everturn.effects e WHERE e.session = n.no AND e.seal = everturn.effect_seal_v3(e));
+
 -- Functions that no everturn calls any more: those of versions 1 to 3 that later ones replaced.
 
 DROP FUNCTION IF EXISTS
+    everturn.effect_of_v3(bigint, text),
+    everturn.effect_text_v3(text, everturn.sessions, text, double precision),
+    everturn.plan_effect_v3(everturn.sessions, everturn.request_v1),
+    everturn.write_effect_v3(everturn.sessions, everturn.request_v1, double precision),
     everturn.leave_tombstone_v1(text, text, double precision),
     everturn.append_v1(text, text[], bytea[], text, text, double precision, text[], text, integer, double precision, text,
                        double precision),

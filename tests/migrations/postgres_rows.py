@@ -32,6 +32,7 @@ TABLES = (
     "tombstones",
     "leases",
     "effects",
+    "effect_keys",
     "facts",
 )
 

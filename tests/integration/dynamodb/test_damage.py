@@ -17,7 +17,7 @@ import pytest
 import everturn
 from everturn import CorruptEntry, MemoryStoreBackendError, MemoryStoreError, Record, Summary, ToolCall
 from everturn.backends.dynamodb import new_state
-from everturn.backends.dynamodb.stored_form import CHUNK, SEAL, Item
+from everturn.backends.dynamodb.stored_form import CHUNK, SEAL, Item, sealed
 from tests.store.places import Servers
 from tests.store.speech import say, system, user
 from tests.tiers import first
@@ -82,6 +82,7 @@ class Damaged:
     """A table whose items are edited, and put back."""
 
     def __init__(self, servers: Servers, url: str) -> None:
+        self.url = url
         self.store: Any = everturn.open(url, timeout=30)
         self.driver = servers.beside_dynamodb
         self.table = url.partition("://")[2].partition("?")[0]
@@ -251,7 +252,7 @@ def test_an_erasure_removes_a_session_with_damaged_items(damaged: Damaged, lette
     assert damaged.store.verify().ok
 
 
-@pytest.mark.parametrize("letter", ["F", "P", "S", "C", "K"])
+@pytest.mark.parametrize("letter", ["F", "B", "P", "S", "C", "K"])
 def test_an_item_that_is_lost_is_named_by_verify(damaged: Damaged, letter: str) -> None:
     damaged.delete(item_of(damaged, letter))
     assert {problem.session_id for problem in damaged.store.verify().problems} == {"a"}
@@ -290,3 +291,52 @@ def test_a_damaged_chunk_of_a_large_turn_is_loud(damaged: Damaged, monkeypatch: 
     assert [message.content for message in store.get_history("large", on_corrupt="skip")][:1] == ["before"]
     assert not store.verify("large").ok
     store.erase("large")
+
+
+def test_an_effect_begins_by_one_request_and_a_note_keeps_it_from_beginning_again(damaged: Damaged) -> None:
+    store = damaged.store
+    say(store, "b", "the head is known from now on")
+    backend = store._operations.backend
+    send, sent = backend.client.send, []
+
+    async def counting(operation: str, *args: Any, **options: Any) -> Any:
+        sent.append(operation)
+        return await send(operation, *args, **options)
+
+    backend.client.send = counting
+    try:
+        for number in range(30):
+            assert store.begin_effect("b", f"pay {number}").status == "new"
+    finally:
+        backend.client.send = send
+    assert sent == ["transact_write_items"] * 30
+    for item in damaged._all():
+        if session_of(item) == "b" and item["sk"]["S"].startswith("F"):
+            damaged.delete(item)
+            break
+    refused = 0
+    for key in [f"pay {number}" for number in range(30)] + ["done", "in doubt"]:
+        try:
+            assert store.begin_effect("b", key).status != "new"
+        except CorruptEntry:
+            refused += 1
+    assert refused == 1
+    assert store.begin_effect("b", "another").status == "new"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_effects_of_before_there_were_notes_are_counted_and_noted(damaged: Damaged, lost: bool) -> None:
+    head = item_of(damaged, "H")
+    damaged.put(sealed({**head, "session": {"S": head["session"]["S"].replace('"noted":2,', "")}}))
+    for item in damaged.items:
+        if session_of(item) == "a" and item["sk"]["S"].startswith("B"):
+            damaged.delete(item)
+    with everturn.open(damaged.url, timeout=30) as store:
+        if lost:
+            damaged.delete(item_of(damaged, "F"))
+            with pytest.raises(CorruptEntry, match="effects"):
+                store.begin_effect("a", "new one")
+        else:
+            assert store.begin_effect("a", "new one").status == "new"
+            assert [item["sk"]["S"][0] for item in damaged._all() if session_of(item) == "a"].count("B") == 3
+            assert store.verify("a").ok

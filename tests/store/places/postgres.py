@@ -21,6 +21,7 @@ TABLES = (
     "tombstones",
     "leases",
     "effects",
+    "effect_keys",
 )
 
 

@@ -174,8 +174,8 @@ class ChangeWriter:
             detail = living.dimension or 0 if living else 0
             outcome = ChangeOutcome(refused, life, version, detail=detail)
             return self._with_effect(outcome, seen, living, action, now)
-        if isinstance(action, BeginEffect) and not seen.effect_item:
-            await self._check_effects(log, seen)
+        if isinstance(action, BeginEffect) and not seen.effect_item and log.head.noted != log.head.effects:
+            await self._note_effects(log, seen)
         if place.is_held_up(seen.stored):
             raise _Stale(seen=seen, is_lost=True)
         made = new_state.after(self._table, seen.stored, living, request, plan, now, lives_from)
@@ -201,14 +201,15 @@ class ChangeWriter:
             seen.effect_item, seen.knows_effect = effect, True
             seen.is_fresh = True
 
-    async def _check_effects(self, log: LogReader, seen: Seen) -> None:
-        """Make sure that an effect which seems to be new is not lost. Its items are counted in the head."""
+    async def _note_effects(self, log: LogReader, seen: Seen) -> None:
+        """Note the effects of a session of before there were notes, if none is lost."""
         try:
-            await log.check_effects()
+            notes = await log.unnoted_effects()
         except (ValueError, MemoryStoreBackendError):
             if seen.is_fresh:
                 raise
             raise _Stale from None
+        await self._table.write_many(log.deadline, puts=notes)
 
     async def _settle_refusal(
         self, pk: str, request: ChangeRequest, seen: Seen, log: LogReader, place: QueuePlace, deadline: float
@@ -262,7 +263,7 @@ class ChangeWriter:
             writes.append(_key_write(self._table, pk, made, request.key, seen.key_item))
         if made.effect is not None:
             at_effect = len(writes)
-            writes.append(new_state.effect_write(self._table, pk, made, seen.effect_item))
+            writes += new_state.effect_writes(self._table, pk, made, seen.effect_item)
         try:
             await self._table.write_together(writes, deadline)
         except errors.ConditionNotMet as exc:
@@ -278,6 +279,8 @@ class ChangeWriter:
                 seen.key_item, seen.knows_key = told[at_key], True
             if 0 < at_effect < len(told) and told[at_effect] is not errors.UNASKED:
                 seen.effect_item, seen.knows_effect = told[at_effect], True
+            elif exc.all_checked and at_effect > 0 and any(one is not errors.UNASKED for one in told[at_effect + 1 :]):
+                raise ValueError("one of its effects is lost: there is a note that it was begun") from exc
             # The head was as it was planned on, so it is as good as read; unless it was not compared.
             seen.is_fresh = seen.is_fresh or exc.all_checked
             raise _Stale(seen=seen) from exc

@@ -21,6 +21,7 @@ from everturn.backends.dynamodb.entry_blocks import (
     without_bodies,
 )
 from everturn.backends.dynamodb.stored_form import (
+    BEGUN,
     CHANGES,
     EFFECT,
     ENTRIES,
@@ -35,6 +36,7 @@ from everturn.backends.dynamodb.stored_form import (
     number,
     opened,
     sk_of,
+    text_item,
 )
 from everturn.backends.dynamodb.table import Table, gone
 from everturn.backends.dynamodb.visibility import RECENT, seqs_written, settle
@@ -226,6 +228,9 @@ class LogReader:
     def _effects_of(self, changes: Sequence[ChangePart]) -> list[str]:
         return [self.effect_sk(part.label) for part in changes if part.kind == "begin_effect" and part.label]
 
+    def _notes_of(self, changes: Sequence[ChangePart]) -> list[str]:
+        return [self._sk(BEGUN, sk.rpartition("/")[2]) for sk in self._effects_of(changes)]
+
     async def _counted(
         self,
         letter: str,
@@ -322,10 +327,15 @@ class LogReader:
             return None
         return _decode_snapshot(opened(item)["snapshot"]["S"]).state
 
-    async def check_effects(self) -> None:
-        """Raise ValueError if an effect is lost: it would begin again."""
-        if self.head.effects:
-            await self._counted(EFFECT, self.head.effects, "effects", self._effects_of, only="sk")
+    async def unnoted_effects(self) -> list[Item]:
+        """Make notes of all effects. Raises ValueError if one is lost: it would begin again."""
+        items = await self._counted(EFFECT, self.head.effects, "effects", self._effects_of, only="sk")
+        return [text_item(self.pk, self._sk(BEGUN, sk_of(item).rpartition("/")[2])) for item in items]
+
+    async def check_notes(self) -> None:
+        """Raise ValueError if a note that an effect was begun is lost or damaged."""
+        for item in await self._counted(BEGUN, self.head.noted, "notes of effects", self._notes_of, or_more=True):
+            opened(item)
 
     async def snapshots(self) -> list[SnapshotPart]:
         """List the snapshots, in the order they were taken. Raises ValueError if one is lost."""

@@ -13,6 +13,7 @@ import msgspec
 from everturn.backend import BeginEffect, ChangeRequest, Plan, State, StoredEffect, UndoStep, stamped
 from everturn.backends.dynamodb.entry_blocks import block_items, size_of
 from everturn.backends.dynamodb.stored_form import (
+    BEGUN,
     EFFECT,
     JUMPS,
     SNAPSHOT,
@@ -123,6 +124,7 @@ def after(
         call=request.call,
         snapshots=head.snapshots + (plan.snapshot is not None) - (plan.deleted is not None),
         effects=head.effects + is_first,
+        noted=head.effects + 1 if is_first else head.noted,  # change.py has seen to the others
         summaries=head.summaries + len(pointers),
         marked_at=version if plan.snapshot or plan.deleted or plan.effect else head.marked_at,
         undo=undo,
@@ -213,13 +215,22 @@ def effect_item(pk: str, log: str, row: StoredEffect) -> Item:
     return text_item(pk, sk, effect=text, stamp=f"{row.began} {row.ended}")
 
 
-def effect_write(table: Table, pk: str, made: Made, before: Item | None) -> dict[str, Any]:
-    """Make the write of the effect that a change begins or ends, on the condition that it is as it was."""
+def begun_item(pk: str, log: str, key: str) -> Item:
+    """Make the note that an effect was begun: the effect does not begin again, should its item be lost."""
+    return text_item(pk, f"{BEGUN}{log}/{digest(key.encode()).hex()}")
+
+
+def effect_writes(table: Table, pk: str, made: Made, before: Item | None) -> list[dict[str, Any]]:
+    """Make the write of the effect that a change begins or ends, on the condition that it is as it was.
+
+    Where it begins for the first time, a note of that comes behind, on the condition that there is none.
+    """
     assert made.effect is not None  # noqa: S101 - the caller looked
-    item = effect_item(pk, made.stored.head.log, made.effect)
+    log = made.stored.head.log
+    item = effect_item(pk, log, made.effect)
     if before:
-        return table.put(item, "stamp = :stamp", **{":stamp": before["stamp"]})
-    return table.put(item, IS_NEW)
+        return [table.put(item, "stamp = :stamp", **{":stamp": before["stamp"]})]
+    return [table.put(item, IS_NEW), table.put(begun_item(pk, log, made.effect.key), IS_NEW)]
 
 
 def change_part(request: ChangeRequest, version: int, first: int, count: int, state: State, now: float) -> ChangePart:

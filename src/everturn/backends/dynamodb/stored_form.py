@@ -22,6 +22,7 @@ Item: TypeAlias = dict[str, Any]
 HEAD = "H"  # sorts behind the entries (E): a query backwards from here meets the head, then the latest entries
 # First letters of the other items of a log.
 CHANGES, ENTRIES, EFFECT, JUMPS, KEY, NEEDED, SNAPSHOT, SUMMARY, CHUNK = "C", "E", "F", "J", "K", "N", "P", "S", "X"
+BEGUN = "B"  # of a note that an effect was begun
 RECEIPTS = "R"  # of the calls that an erasure took away: of no log
 PURGE = "purge_at"  # the table's TTL attribute: on items that nobody needs after a while
 SEAL = "seal"  # on every item: a checksum of its keys and its other attributes
@@ -37,7 +38,8 @@ class Head(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     `log` names the items of this life. `jumps` are the latest, newest first; the others are in `jump_blocks` items.
     `needed` is the number of the item that says which entries a compaction left (0: there was none). `snapshots`,
     `effects` and `summaries` are how many items of these there are, so that one that vanishes is missed. (Of summaries
-    there may be more: pointers that were written for an attempt that failed.) `marked_at` is the version of the latest
+    there may be more: pointers that were written for an attempt that failed.) `noted` is how many effects have a note
+    that they were begun: all, except in a session of before there were notes. `marked_at` is the version of the latest
     change of a snapshot or an effect: their items change in place, entries do not.
     """
 
@@ -57,6 +59,7 @@ class Head(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     call: bytes = b""  # of the latest change
     snapshots: int = 0
     effects: int = 0
+    noted: int = 0
     summaries: int = 0
     marked_at: int = 0
     undo: tuple[UndoStep, ...] = ()  # oldest first

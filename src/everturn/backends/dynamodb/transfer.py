@@ -239,13 +239,15 @@ async def _publish(
     jumps, blocks = _jump_blocks(pk, handle, 0, (), tuple(reversed(out.jumps)))
     pointers = [new_state.snapshot_item(pk, handle, part) for part in out.snapshots]
     effects = [new_state.effect_item(pk, handle, part.row) for part in out.effects]
-    await table.write_many(deadline, puts=[*blocks, *pointers, *effects])
+    notes = [new_state.begun_item(pk, handle, part.key) for part in out.effects]
+    await table.write_many(deadline, puts=[*blocks, *pointers, *effects, *notes])
     listed = await table.all(pk, *log_span(SUMMARY_SK, handle), deadline, only="sk")
     head = msgspec.structs.replace(
         _head_of(arrival, handle, note.bytes, moments),
         jumps=jumps,
         jump_blocks=len(blocks),
         effects=len(effects),
+        noted=len(effects),
         summaries=len(listed),
         lease=_lease_of(stored, living, out.life),
     )
@@ -293,13 +295,16 @@ async def _extend(
     puts += (
         new_state.effect_item(pk, living.log, part.row) for part in out.effects if effects.get(part.key) != part.row
     )
+    begun = {part.key for part in out.effects}.difference(effects)
+    puts += (new_state.begun_item(pk, living.log, key) for key in begun)
     if len(puts) + len(deletes) > IN_TRANSACTION or size_of(puts) > TRANSACTION_BYTES:
         return await _publish_copy(table, stored, living, arrival, moments, deadline)
     size = living.size + sum(part.size for part in new)
     head = msgspec.structs.replace(
         _head_of(arrival, living.log, size, moments),
         jumps=jumps,
-        effects=len({*effects, *(part.key for part in out.effects)}),
+        effects=len(effects) + len(begun),
+        noted=living.noted + len(begun),
         summaries=living.summaries + sum(part.kind == SUMMARY for part in new),
         jump_blocks=living.jump_blocks + len(blocks),
         lease=living.lease,

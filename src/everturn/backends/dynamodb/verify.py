@@ -76,6 +76,8 @@ async def verify_session(log: LogReader) -> tuple[int, list[Problem]]:
     with noting():
         await log.effects()
     with noting():
+        await log.check_notes()
+    with noting():
         listed = await log.summaries(1, head.last_seq)
         problems += (
             Problem(name, row[0], "the summary is not in the list of summaries")

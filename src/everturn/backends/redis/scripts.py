@@ -12,7 +12,7 @@ _window.lua         the ranges of a path that a read asks for
 _keys.lua           idempotency keys of callers
 _version.lua        the state after a version
 _lease.lua          leases, and whether one is in force
-_effects.lua        how many effects there are
+_effects.lua        which effects there are, and their marks
 _effect.lua         one effect, that a change begins or ends
 _change.lua         before every change: replays, conflicts
 _entry.lua          the place of an entry

@@ -159,8 +159,11 @@ def write_plan(db: Connection, session: SessionRow, planned: Plan, request: Chan
     effects_there = session.effects
     if planned.effect is not None:
         written = stamped(planned.effect, version, now)
-        effects.store(db, session.number, (written,))
-        effects_there += isinstance(request.action, BeginEffect) and written.attempt == 1
+        if isinstance(request.action, BeginEffect) and written.attempt == 1:
+            effects.begin(db, session, written)
+            effects_there += 1
+        else:
+            effects.store(db, session.number, written)
     ttl = session.ttl if planned.ttl is None else planned.ttl.seconds
     expires_at = None if ttl is None else db.lives_from + ttl
     if expires_at is not None and planned.ttl is None and session.expires_at is not None:

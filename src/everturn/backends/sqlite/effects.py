@@ -1,8 +1,12 @@
-"""Effects in the table `effects`, read and written in the transaction of a change. core/effects.py has the values."""
+"""Effects in the table `effects`, read and written in the transaction of a change. core/effects.py has the values.
+
+The table `effect_keys` has their keys once more, linked: a link names a key and the next one, and shows so that nothing
+between the two was begun. An effect without a row is new only if a link says so (docs/decisions/121).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -29,9 +33,9 @@ SQL = statements.load("effects.sql")
 def effect_of(db: Connection, session: SessionRow, key: str) -> StoredEffect | None:
     """Load an effect of a session; None if it was never begun. Raises ValueError if the row was damaged, or is lost."""
     found = db.row(SQL["load_effect"], (session.number, key))
-    if found is None:  # all effects of the session are there, and this is none of them: it was never begun
-        if session.effects and any(row.key == key for row in effects_of(db, session)):
-            raise ValueError(f"the effect {key!a} is not found by its key")
+    if found is None:
+        if session.effects:
+            _spanning_link(db, session.number, key)
         return None
     columns = unsealed(found, "an effect of session number")
     if tuple(columns[:2]) != (session.number, key):
@@ -70,7 +74,16 @@ def with_row(
     return msgspec.structs.replace(outcome, effect=held)
 
 
-def store(db: Connection, number: int, rows: Iterable[StoredEffect]) -> None:
+def begin(db: Connection, session: SessionRow, row: StoredEffect) -> None:
+    """Write an effect that a session has not: its row, and its key between those before and after it."""
+    before, after = _spanning_link(db, session.number, row.key) if session.effects else (row.key, row.key)
+    if session.effects:
+        _store_link(db, session.number, before, row.key)
+    _store_link(db, session.number, row.key, after)
+    store(db, session.number, row)
+
+
+def store(db: Connection, number: int, *rows: StoredEffect) -> None:
     """Write effects under a session's number, in place of those with the same keys."""
     for row in rows:
         texts = (None if body is None else bytes(body).decode() for body in (row.request, row.result, row.error))
@@ -81,9 +94,50 @@ def store(db: Connection, number: int, rows: Iterable[StoredEffect]) -> None:
         )
 
 
-def forget(db: Connection, number: int) -> None:
-    """Delete every effect under a session's number."""
+def replace(db: Connection, number: int, rows: Sequence[StoredEffect]) -> None:
+    """Write effects under a session's number, in place of all that are there."""
     db.execute(SQL["delete_effects"], (number,))
+    db.execute(SQL["delete_links"], (number,))
+    store(db, number, *rows)
+    for key, following in _linked(row.key for row in rows):
+        _store_link(db, number, key, following)
+
+
+def wrong_links(db: Connection, session: SessionRow, rows: Iterable[StoredEffect]) -> Iterator[str]:
+    """Find links that are not those of these effects, all that a session has."""
+    bad: list[str] = []
+    stored = all_unsealed(db.execute(SQL["list_links"], (session.number,)), "a link of effects of session number", bad)
+    found = {(key, following) for _, key, following in stored}
+    yield from bad
+    for key, following in sorted(found ^ set(_linked(row.key for row in rows))):
+        called = "has a link that it should not have" if (key, following) in found else "has lost a link"
+        yield f"it {called}: of its effect {key!a} to {following!a}"
+
+
+def _spanning_link(db: Connection, number: int, key: str) -> tuple[str, str]:
+    """Find the two keys, one after the other, that a key which was never begun is between.
+
+    Raises ValueError if no link shows that. It does not matter why: whatever a search leads to, a link that matches its
+    checksum, is of this session and spans the key was written, and would have been replaced if the key had been begun.
+    """
+    row = db.row(SQL["load_link"], (number, key)) or db.row(SQL["load_last_link"], (number,))
+    if row is not None:
+        of, before, after = unsealed(row, "a link of effects of session number")
+        # The last key is linked to the first.
+        is_between = before < key < after if before < after else key > before or key < after
+        if of == number and is_between:
+            return before, after
+    raise ValueError(f"the effect {key!a} is not found, and nothing shows that it was never begun")
+
+
+def _linked(keys: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Pair keys with the next in their order, the last with the first."""
+    ordered = sorted(keys)
+    return zip(ordered, [*ordered[1:], *ordered[:1]], strict=True)
+
+
+def _store_link(db: Connection, number: int, key: str, following: str) -> None:
+    db.execute(SQL["store_link"], sealed(number, key, following))
 
 
 def _from_columns(columns: Sequence[Any]) -> StoredEffect:

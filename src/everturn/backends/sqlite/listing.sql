@@ -69,13 +69,13 @@ SELECT id, octet_length(body) - count + 1 FROM entries WHERE id >= ? ORDER BY id
 SELECT i.no, s.bytes FROM sessions i INDEXED BY sessions_by_name LEFT JOIN sessions s ON s.no = i.no
  WHERE i.ended = 0 AND i.no >= ?
 
--- find_in_all: find entries whose body contains the pattern, those of the session begun last first
+-- find_in_all: find entries whose body contains the pattern, those of the session begun last first. LIKE passes over a BLOB, which one flipped bit makes of a text
 SELECT id, seq, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums
-  FROM entries WHERE body LIKE :pattern ESCAPE '\' ORDER BY id DESC
+  FROM entries WHERE CAST(body AS TEXT) LIKE :pattern ESCAPE '\' ORDER BY id DESC
 
 -- find_in_range: find such entries in a part of one session's log
 SELECT id - :base, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries
- WHERE id BETWEEN :first AND :last AND body LIKE :pattern ESCAPE '\'
+ WHERE id BETWEEN :first AND :last AND CAST(body AS TEXT) LIKE :pattern ESCAPE '\'
  ORDER BY id DESC
 
 -- sizes_between: list ids and counts of a part of the log, newest first

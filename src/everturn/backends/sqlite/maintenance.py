@@ -188,9 +188,10 @@ def _remove_some(db: Connection, number: int) -> tuple[Removal, bool]:
     db.execute(SQL["reap_snapshots"], (number, STEP))
     if snapshots := db.changes():
         return Removal(snapshots=snapshots), False
-    db.execute(effects.SQL["reap_effects"], (number, STEP))
-    if db.changes():
-        return Removal(), False
+    for statement in ("reap_effects", "reap_links"):
+        db.execute(effects.SQL[statement], (number, STEP))
+        if db.changes():
+            return Removal(), False
     delete_undo_steps(db, number)
     db.execute(SQL["delete_session"], (number,))
     return Removal(), True

@@ -19,7 +19,7 @@ from everturn.backends.sqlite.connections import Connection
 from everturn.errors import InvalidInput, SchemaTooNew
 
 APPLICATION_ID = 0x65767274  # "evrt": tells `file` and other everturns whose database this is
-CURRENT = 5
+CURRENT = 6
 
 
 def refuse_foreign(db: apsw.Connection, path: str) -> None:

@@ -152,8 +152,7 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
         number = db.last_insert_rowid()
     size = place.bytes + _write_rows(db, number, arrival.portion)
     last_jump = _write_pointers(db, number, outline, place)
-    effects.forget(db, number)
-    effects.store(db, number, (part.row for part in outline.effects))
+    effects.replace(db, number, [part.row for part in outline.effects])
     db.execute(SQL["publish"], (number,))
     leases.bind(db, outline.session_id, outline.life)
     expires_at = None if arrival.expires_in is None else db.lives_from + arrival.expires_in

@@ -11,7 +11,7 @@ from everturn.backend import REMEMBERED
 from everturn.backends._shared.verification import ExaminedSession, examine
 from everturn.backends.sqlite import page_checksums, schema, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.effects import effects_of
+from everturn.backends.sqlite.effects import effects_of, wrong_links
 from everturn.backends.sqlite.errors import BAD_CHECKSUM
 from everturn.backends.sqlite.leases import lease_of
 from everturn.backends.sqlite.packed_rows import MOST_LINES, has_its_checksums, unpacked
@@ -57,9 +57,11 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
             yield from unpacked(row)
 
     kinds, problems = examine(stored, entries())
+    begun = effects_of(db, session, bad)
+    bad.extend(wrong_links(db, session, begun))
     bad.extend(
         f"the effect {row.key!r} is {row.status!r} since version {row.began}, which cannot be"
-        for row in effects_of(db, session, bad)
+        for row in begun
         if row.status not in ("started", "finished", "failed") or not 0 < row.began <= session.version
     )
     try:

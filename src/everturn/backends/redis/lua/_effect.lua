@@ -2,11 +2,50 @@
 -- then request, result, error and note, each a line of JSON, empty for none. The rules are those of core/plan_change.py.
 local EFFECT, texts = 'effect:' .. ARGV[10], sealed_texts()
 
--- The effect that the request is about; nil if it was never begun in this life.
+local marks_with_it  -- the fields of marks that change when the effect begins for the first time
+
+-- The marks in a field; nil if it is not there, or not as it was written.
+local function marks_in(number)
+  local name = string.format('begun:%d', number)
+  local kept = call('HGET', META, name)
+  local text = kept and string.sub(kept, 10)
+  return text and kept == texts.sealed(name, text) and text
+end
+
+-- The fields of marks that change when an effect begins that the session has not. Nil if they do not show that it has not.
+local function marks_after(held)
+  local mark, fields, half = digest(ARGV[10]), fields_for(held)
+  local number = field_of(mark, fields, half)
+  local text = held == 0 and '' or marks_in(number)
+  if not text or string.find(text, mark, 1, true) then return nil end
+  local more, more_half = fields_for(held + 1)
+  if more == fields then return {[number] = text .. ' ' .. mark} end
+  local shared = fields - half  -- by this field and the new one
+  local other = shared == number and text or marks_in(shared)
+  if not other then return nil end
+  local after = {[number] = text}
+  after[shared], after[fields] = '', ''
+  for one in string.gmatch(other, '%x+') do
+    local place = field_of(one, more, more_half)
+    after[place] = after[place] .. ' ' .. one
+  end
+  local place = field_of(mark, more, more_half)
+  after[place] = after[place] .. ' ' .. mark
+  return after
+end
+
+-- The effect that the request is about; nil if it was never begun in this life. That is shown by the marks; where they do not show it,
+-- all effects are counted, and they get their marks anew: in a session of before there were marks, or where a mark is that of two keys.
 local function effect_before()
   local kept = life and call('HGET', META, EFFECT)
   if not kept then
-    if life and parts[8] then count_effects(parts[8]) end  -- one that was lost must not begin again
+    local held = life and parts[8] or 0
+    marks_with_it = marks_after(held)
+    if not marks_with_it then
+      local keys = keys_of_effects(held)  -- one that was lost must not begin again
+      keys[#keys + 1] = ARGV[10]
+      marks_with_it = marks_of(keys)
+    end
     return nil
   end
   local row = {text = texts.opened('effects', EFFECT, kept)}

@@ -11,6 +11,9 @@ local kind, after, plan = 'begin_effect', state, {label = ARGV[10]}
 plan.write = function()
   row.began = version
   put_effect(row, 0, '', '\n\n')
-  if not before then parts[7], parts[8], parts_moved = parts[7] or 0, (parts[8] or 0) + 1, true end
+  if not before then
+    put_marks(texts, marks_with_it)
+    parts[7], parts[8], parts_moved = parts[7] or 0, (parts[8] or 0) + 1, true
+  end
 end
 plan.answer = function(receipt) return with_effect(receipt, row) end

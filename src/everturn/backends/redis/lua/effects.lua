@@ -14,7 +14,7 @@ end
 if ends and ends <= now then return {'', '0', '0'} end
 local leases = lease_functions()
 local token, _, until_ = leases.lease_in(call('HGET', META, 'lease'))
-count_effects(parts_in(stored[12])[8] or 0)
+keys_of_effects(parts_in(stored[12])[8] or 0)
 local answer = {stored[1], stored[2], leases.in_force(until_, now) and token .. '' or '0'}
 local cursor = '0'
 repeat

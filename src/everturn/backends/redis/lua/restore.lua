@@ -72,8 +72,9 @@ end
 local left = tonumber(ARGV[9])
 local oldest = call('XRANGE', CHANGES, '-', '+', 'COUNT', 1)[1]
 parts[1], parts[2], parts[3] = call('ZCARD', OTHERS) + lost[1], call('HLEN', SNAPSHOTS), call('ZCARD', JUMPS) + lost[2]
-local effects = count_effects()
-parts[8] = effects > 0 and effects or nil
+local keys = keys_of_effects()
+if #keys > 0 then put_marks(texts, marks_of(keys)) end
+parts[8] = #keys > 0 and #keys or nil
 parts[7] = call('HEXISTS', META, 'facts') == 1 and #call('HGET', META, 'facts') or parts[8] and 0 or nil
 if not adds then parts[4] = oldest and string.match(oldest[1], '^%d+') or call('HGET', META, 'version') + 1 end
 call('HSET', META, 'bytes', size, 'expires_at', left and string.format('%.0f', now + left) or '',

@@ -19,16 +19,57 @@ BEGIN
 END
 $$;
 
--- An effect of a session; NULL if it was never begun. Raises if it is not as it was written, or if one is lost.
-CREATE OR REPLACE FUNCTION everturn.effect_of_v3(p_session bigint, p_key text) RETURNS everturn.effects
+CREATE OR REPLACE FUNCTION everturn.effect_key_seal_v5(session bigint, key text, next_key text) RETURNS bytea
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN substring(sha256(
+    int8send(session) || array_send(ARRAY[convert_to(key, 'UTF8'), convert_to(next_key, 'UTF8')])) FROM 1 FOR 8);
+
+-- The link between the two keys, one after the other, that a key which was never begun is between. Raises if no link shows that. It
+-- does not matter why: whatever the search leads to, a link with its seal that spans the key was written, and would have been replaced
+-- if the key had been begun. NULL for a session without effects. `p_effects`: how many it has.
+CREATE OR REPLACE FUNCTION everturn.spanning_link_v5(p_session bigint, p_effects bigint, p_key text) RETURNS everturn.effect_keys
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    k everturn.effect_keys;
+BEGIN
+    IF coalesce(p_effects, 0) = 0 THEN
+        RETURN NULL;
+    END IF;
+    SELECT * INTO k FROM everturn.effect_keys l WHERE l.session = p_session AND l.key < p_key ORDER BY l.key DESC LIMIT 1;
+    IF NOT FOUND THEN  -- it is before the first: the last is linked to that
+        SELECT * INTO k FROM everturn.effect_keys l WHERE l.session = p_session ORDER BY l.key DESC LIMIT 1;
+    END IF;
+    IF (k.session = p_session AND k.seal = everturn.effect_key_seal_v5(k.session, k.key, k.next_key)
+        AND CASE WHEN k.key COLLATE "C" < k.next_key COLLATE "C"
+                 THEN p_key COLLATE "C" > k.key COLLATE "C" AND p_key COLLATE "C" < k.next_key COLLATE "C"
+                 ELSE p_key COLLATE "C" > k.key COLLATE "C" OR p_key COLLATE "C" < k.next_key COLLATE "C" END) IS NOT TRUE THEN
+        PERFORM everturn.damaged_v1(
+            p_session, format('some of its effects are lost: nothing shows that %s was never begun', p_key));
+    END IF;
+    RETURN k;
+END
+$$;
+
+-- Link the effects of a session as they are, in place of the links that it has.
+CREATE OR REPLACE FUNCTION everturn.link_effects_v5(p_session bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM everturn.effect_keys k WHERE k.session = p_session;
+    INSERT INTO everturn.effect_keys (session, key, next_key, seal)
+    SELECT p_session, l.key, l.next_key, everturn.effect_key_seal_v5(p_session, l.key, l.next_key)
+      FROM (SELECT e.key, coalesce(lead(e.key) OVER in_order, first_value(e.key) OVER in_order) AS next_key
+              FROM everturn.effects e WHERE e.session = p_session
+            WINDOW in_order AS (ORDER BY e.key)) l;
+END
+$$;
+
+-- An effect of a session; NULL if it is not there: spanning_link_v5 says whether it was never begun. Raises if it is not as it was written.
+CREATE OR REPLACE FUNCTION everturn.effect_of_v5(p_session bigint, p_key text) RETURNS everturn.effects
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     e everturn.effects;
 BEGIN
     SELECT * INTO e FROM everturn.effects k WHERE k.session = p_session AND k.key = p_key;
-    IF NOT FOUND THEN
-        PERFORM everturn.check_effects_v4(p_session);
-    ELSIF e.seal IS DISTINCT FROM everturn.effect_seal_v3(e) THEN
+    IF FOUND AND e.seal IS DISTINCT FROM everturn.effect_seal_v3(e) THEN
         PERFORM everturn.damaged_v1(p_session, format('the effect %s is not as it was written', p_key));
     END IF;
     RETURN e;
@@ -55,21 +96,20 @@ END
 $$;
 
 -- The effect that a request is about, for the answer to it; NULL if there is none.
-CREATE OR REPLACE FUNCTION everturn.effect_text_v3(p_namespace text, s everturn.sessions, p_key text, p_at double precision) RETURNS text
-LANGUAGE plpgsql AS $$
-DECLARE
-    e everturn.effects := everturn.effect_of_v3(s.no, p_key);
+CREATE OR REPLACE FUNCTION everturn.effect_text_v5(
+    p_namespace text, s everturn.sessions, e everturn.effects, p_at double precision
+) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN CASE WHEN e.key IS NOT NULL THEN everturn.effect_json_v3(e, everturn.held_v3(p_namespace, s, p_at))::text END;
+    RETURN CASE WHEN e.key IS NOT NULL THEN everturn.effect_json_v3(
+        e, CASE WHEN e.token > 0 THEN everturn.held_v3(p_namespace, s, p_at) END)::text END;
 END
 $$;
 
--- The plan for a request that begins or ends an effect, or the reason of its refusal. The state stays.
-CREATE OR REPLACE FUNCTION everturn.plan_effect_v3(s everturn.sessions, r everturn.request_v1) RETURNS everturn.plan_v1
-LANGUAGE plpgsql AS $$
+-- The plan for a request that begins or ends an effect, which is `e`, or the reason of its refusal. The state stays.
+CREATE OR REPLACE FUNCTION everturn.plan_effect_v5(s everturn.sessions, r everturn.request_v1, e everturn.effects)
+RETURNS everturn.plan_v1 LANGUAGE plpgsql AS $$
 DECLARE
     p everturn.plan_v1;
-    e everturn.effects := everturn.effect_of_v3(s.no, r.label);
 BEGIN
     p.head := coalesce(s.head, 0);
     p.cleared := coalesce(s.cleared, 0);
@@ -92,12 +132,13 @@ BEGIN
 END
 $$;
 
--- Write the effect that a change begins or ends. `s` is the session before it.
-CREATE OR REPLACE FUNCTION everturn.write_effect_v3(s everturn.sessions, r everturn.request_v1, p_at double precision)
-RETURNS void LANGUAGE plpgsql AS $$
+-- Write the effect that a change begins or ends. `s` and `e` are the session and the effect before it, `k` the link that shows that
+-- there was no such effect.
+CREATE OR REPLACE FUNCTION everturn.write_effect_v5(
+    s everturn.sessions, r everturn.request_v1, e everturn.effects, k everturn.effect_keys, p_at double precision
+) RETURNS everturn.effects LANGUAGE plpgsql AS $$
 DECLARE
-    e      everturn.effects := everturn.effect_of_v3(s.no, r.label);
-    is_new boolean          := e.key IS NULL;
+    is_new boolean := e.key IS NULL;
 BEGIN
     IF r.kind = 'begin_effect' THEN
         e := (s.no, r.label, 'started', coalesce(e.attempt, 0) + 1, s.version + 1, 0, coalesce(r.lease_token, 0), r.effect_by, p_at,
@@ -121,8 +162,14 @@ BEGIN
            token = EXCLUDED.token, by = EXCLUDED.by, at = EXCLUDED.at, ended_at = EXCLUDED.ended_at, request = EXCLUDED.request,
            result = EXCLUDED.result, error = EXCLUDED.error, note = EXCLUDED.note, seal = EXCLUDED.seal;
     IF is_new THEN
-        UPDATE everturn.sessions t SET effects = t.effects + 1, seal = NULL WHERE t.no = s.no;
+        UPDATE everturn.effect_keys l
+           SET next_key = e.key, seal = everturn.effect_key_seal_v5(s.no, k.key, e.key)
+         WHERE l.session = s.no AND l.key = k.key;
+        k.next_key := coalesce(k.next_key, e.key);
+        INSERT INTO everturn.effect_keys (session, key, next_key, seal)
+        VALUES (s.no, e.key, k.next_key, everturn.effect_key_seal_v5(s.no, e.key, k.next_key));
     END IF;
+    RETURN e;
 END
 $$;
 
@@ -154,6 +201,7 @@ $$;
 CREATE OR REPLACE FUNCTION everturn.forget_effects_v3() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM everturn.effects e WHERE e.session = OLD.no;
+    DELETE FROM everturn.effect_keys k WHERE k.session = OLD.no;
     DELETE FROM everturn.leases l WHERE l.namespace = OLD.namespace AND l.session_id = OLD.session_id AND l.life = OLD.life;
     RETURN NULL;
 END

@@ -12,6 +12,8 @@ DECLARE
     over    everturn.sessions;  -- a life that has expired
     p       everturn.plan_v1;
     o       everturn.outcome_v1;
+    effect  everturn.effects;
+    link    everturn.effect_keys;  -- shows that there is no such effect
     now_    double precision;
     at      double precision;
     first   bigint := 0;
@@ -52,7 +54,11 @@ BEGIN
             ELSIF r.lease_token IS NOT NULL AND NOT everturn.is_claimed_v3(p_namespace, s, r, now_) THEN
                 p.refusal := 'lease_lost';
             ELSIF r.effect_attempt IS NOT NULL THEN
-                p := everturn.plan_effect_v3(s, r);
+                effect := everturn.effect_of_v5(s.no, r.label);
+                IF effect.key IS NULL THEN
+                    link := everturn.spanning_link_v5(s.no, s.effects, r.label);
+                END IF;
+                p := everturn.plan_effect_v5(s, r, effect);
             ELSIF r.facts IS NOT NULL THEN
                 p := everturn.plan_facts_v4(s, r);
             ELSE
@@ -66,7 +72,7 @@ BEGIN
             -- A key that was used before is refused with the first receipt, any other request with the present version.
             RETURN (p.refusal, coalesce(s.life, ''), coalesce(o.version, s.version, 0), coalesce(o.first_seq, 0),
                     coalesce(o.count, 0), coalesce(s.dimension, 0), NULL, CASE WHEN r.effect_attempt IS NOT NULL THEN
-                        everturn.effect_text_v3(p_namespace, s, r.label, now_) END, NULL, NULL, now_)::everturn.outcome_v1;
+                        everturn.effect_text_v5(p_namespace, s, everturn.effect_of_v5(s.no, r.label), now_) END, NULL, NULL, now_)::everturn.outcome_v1;
         END IF;
         EXIT WHEN s.no IS NOT NULL;
         IF over.no IS NOT NULL THEN
@@ -118,8 +124,7 @@ BEGIN
         UPDATE everturn.sessions t SET facts = everturn.merged_facts_v4(s, r), seal = NULL WHERE t.no = s.no;
     END IF;
     IF r.effect_attempt IS NOT NULL THEN
-        PERFORM everturn.write_effect_v3(s, r, at);
-        r.label := everturn.effect_text_v3(p_namespace, s, r.label, now_);
+        r.label := everturn.effect_text_v5(p_namespace, s, everturn.write_effect_v5(s, r, effect, link, at), now_);
     END IF;
     RETURN ('applied', s.life, s.version + 1, first, r.entries, 0, r.snapshot_id, r.label, p.messages, at, now_)
            ::everturn.outcome_v1;
@@ -139,6 +144,8 @@ BEGIN
        SET version = s.version + 1, last_seq = s.last_seq + r.entries + carried, head = p.head, cleared = p.cleared, floor = p.floor,
            kept = p.kept, messages = p.messages, bytes = s.bytes + p_size, dimension = coalesce(s.dimension, r.dimension),
            others = s.others + r.entries + carried - coalesce(r.messages, 0),
+           effects = s.effects + CASE WHEN r.kind = 'begin_effect' AND NOT EXISTS (
+               SELECT FROM everturn.effects e WHERE e.session = s.no AND e.key = r.label) THEN 1 ELSE 0 END,
            snapshots = s.snapshots + CASE r.kind WHEN 'snapshot' THEN 1 WHEN 'delete_snapshot' THEN -1 ELSE 0 END,
            undo_steps = CASE WHEN p.undoable THEN least(s.undo_steps + 1, 10) WHEN p.undone IS NULL THEN s.undo_steps
                              ELSE s.undo_steps - 1 END,

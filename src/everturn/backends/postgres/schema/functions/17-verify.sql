@@ -55,6 +55,18 @@ BEGIN
            AND n.effects <> (SELECT count(*) FROM everturn.effects e WHERE e.session = n.no);
     RETURN QUERY
         SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
+               format('the link of its effect %s is lost, or not as it was written', coalesce(l.key, k.key)), NULL::json
+          FROM (SELECT n.no, e.key, coalesce(lead(e.key) OVER in_order, first_value(e.key) OVER in_order) AS next_key
+                  FROM everturn.sessions n JOIN everturn.effects e ON e.session = n.no
+                 WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
+                WINDOW in_order AS (ORDER BY e.key)) l
+          FULL JOIN (SELECT i.* FROM everturn.sessions n JOIN everturn.effect_keys i ON i.session = n.no
+                      WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended) k
+            ON k.session = l.no AND k.key = l.key
+         WHERE k.next_key IS DISTINCT FROM l.next_key
+            OR k.seal IS DISTINCT FROM everturn.effect_key_seal_v5(k.session, k.key, k.next_key);
+    RETURN QUERY
+        SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
                'the index of facts has not the facts of its row', NULL::json
           FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended

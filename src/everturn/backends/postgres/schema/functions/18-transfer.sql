@@ -355,6 +355,7 @@ BEGIN
            (e ->> 'ended_at')::double precision, e ->> 'request', e ->> 'result', e ->> 'error', e ->> 'note'
       FROM json_array_elements(p_effects) AS e;
     UPDATE everturn.effects e SET seal = everturn.effect_seal_v3(e) WHERE e.session = no_;
+    PERFORM everturn.link_effects_v5(no_);
     UPDATE everturn.sessions n
        SET facts = nullif((p_outline ->> 'facts')::jsonb, '{}'), seal = NULL,
            effects = (SELECT count(*) FROM everturn.effects e WHERE e.session = no_)
