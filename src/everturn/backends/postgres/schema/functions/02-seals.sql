@@ -88,15 +88,19 @@ RETURN (tally % 1099511627689 + 40503 + messages * (69621 + 16807 + 48271) + byt
         + (everturn.ticks_v1(changed_to) - everturn.ticks_v1(changed_from)) * 31
         + (everturn.ticks_v1(expires_to) - everturn.ticks_v1(expires_from)) * 37) % 1099511627689;
 
--- Whether a session's row is as it was written. (CASE: steps are made of times only once these are known to be right.)
-CREATE OR REPLACE FUNCTION everturn.is_whole_v1(s everturn.sessions) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
-RETURN CASE WHEN (s).seal = everturn.session_seal_v1(s)
-             AND ((s).tally % 1099511627689 - everturn.tally_v1(
+-- Whether the columns of a session's row that `tally` covers are as they were written: the times, by which pages are made,
+-- among them. A tenth of the time of is_whole_v1. (CASE: steps are made of times only once these are known to be right.)
+CREATE OR REPLACE FUNCTION everturn.is_timely_v5(s everturn.sessions) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN ((s).tally % 1099511627689 - everturn.tally_v1(
                      (s).version, (s).last_seq, (s).head, (s).messages, (s).bytes, (s).changed_at, (s).expires_at))
                  % 1099511627689 = 0
             THEN ((s).changed_in, (s).expires_in)
                  IS NOT DISTINCT FROM (everturn.step_v1((s).changed_at), everturn.step_v1((s).expires_at))
             ELSE false END;
+
+-- Whether a session's row is as it was written.
+CREATE OR REPLACE FUNCTION everturn.is_whole_v1(s everturn.sessions) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN (s).seal = everturn.session_seal_v1(s) THEN everturn.is_timely_v5(s) ELSE false END;
 
 CREATE OR REPLACE FUNCTION everturn.snapshot_seal_v1(n everturn.snapshots) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
 RETURN substring(sha256(record_send(ROW(
