@@ -54,6 +54,28 @@ RETURN substring(sha256(
         ELSE array_send(ARRAY[convert_to(kind, 'UTF8'), key, content, convert_to(snapshot_id, 'UTF8'),
                               convert_to(label, 'UTF8')]) END) FROM 1 FOR 8);
 
+-- Whether a change is as it was written.
+CREATE OR REPLACE FUNCTION everturn.is_sealed_v5(g everturn.changes) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN ((g).seal = everturn.change_seal_v1(
+    (g).session, (g).version, (g).first_seq, (g).count, (g).head, (g).cleared, (g).floor, (g).messages, (g).created_at, (g).kept,
+    (g).kind, (g).call, (g).key, (g).content, (g).snapshot_id, (g).label)) IS TRUE;
+
+-- Raise that a change is lost, or not as it was written.
+CREATE OR REPLACE FUNCTION everturn.lost_change_v5(p_session bigint, p_version bigint) RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    PERFORM everturn.damaged_v1(p_session, format('the change that made version %s is lost or damaged', p_version));
+END
+$$;
+
+-- Raise if a change is not as it was written.
+CREATE OR REPLACE FUNCTION everturn.check_change_v5(g everturn.changes) RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF NOT everturn.is_sealed_v5(g) THEN
+        PERFORM everturn.lost_change_v5(g.session, g.version);
+    END IF;
+END
+$$;
+
 -- The seal of a session, as before; and over the number of its effects, if it has any.
 CREATE OR REPLACE FUNCTION everturn.session_seal_v1(s everturn.sessions) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
 RETURN substring(sha256(
