@@ -506,6 +506,28 @@ RETURN substring(sha256(
         ELSE array_send(ARRAY[convert_to(kind, 'UTF8'), key, content, convert_to(snapshot_id, 'UTF8'),
                               convert_to(label, 'UTF8')]) END) FROM 1 FOR 8);
 
+-- Whether a change is as it was written.
+CREATE OR REPLACE FUNCTION everturn.is_sealed_v5(g everturn.changes) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN ((g).seal = everturn.change_seal_v1(
+    (g).session, (g).version, (g).first_seq, (g).count, (g).head, (g).cleared, (g).floor, (g).messages, (g).created_at, (g).kept,
+    (g).kind, (g).call, (g).key, (g).content, (g).snapshot_id, (g).label)) IS TRUE;
+
+-- Raise that a change is lost, or not as it was written.
+CREATE OR REPLACE FUNCTION everturn.lost_change_v5(p_session bigint, p_version bigint) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    PERFORM everturn.damaged_v1(p_session, format('the change that made version %s is lost or damaged', p_version));
+END
+$$;
+
+-- Raise if a change is not as it was written.
+CREATE OR REPLACE FUNCTION everturn.check_change_v5(g everturn.changes) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    IF NOT everturn.is_sealed_v5(g) THEN
+        PERFORM everturn.lost_change_v5(g.session, g.version);
+    END IF;
+END
+$$;
+
 -- The seal of a session, as before; and over the number of its effects, if it has any.
 CREATE OR REPLACE FUNCTION everturn.session_seal_v1(s everturn.sessions) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
 RETURN substring(sha256(
@@ -886,10 +908,8 @@ BEGIN
         p.messages := 0;
     ELSE
         SELECT * INTO g FROM everturn.changes k WHERE k.session = s.no AND k.version = p_version;
-        IF p_version BETWEEN s.forgotten + 1 AND s.version AND g.seal IS DISTINCT FROM everturn.change_seal_v1(
-            g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept, g.kind,
-            g.call, g.key, g.content, g.snapshot_id, g.label) THEN
-            PERFORM everturn.damaged_v1(s.no, format('the change that made version %s is lost or damaged', p_version));
+        IF p_version BETWEEN s.forgotten + 1 AND s.version AND NOT everturn.is_sealed_v5(g) THEN
+            PERFORM everturn.lost_change_v5(s.no, p_version);
         ELSIF p_version NOT BETWEEN s.forgotten + 1 AND s.version OR g.head IS NULL THEN
             p.refusal := 'no_version';
         ELSE
@@ -1381,16 +1401,25 @@ END
 $$;
 
 -- The version that a call made; NULL if it made none. A first attempt looks only among changes made since it was issued:
--- its retry may have overtaken it, or the network may have sent it twice.
+-- its retry may have overtaken it, or the network may have sent it twice. Raises if a change that it passes is lost, or, for a
+-- retry, not as it was written: it may be the one.
 CREATE OR REPLACE FUNCTION everturn.version_of_v1(s everturn.sessions, r everturn.request_v1, p_at double precision) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    g record;
+    g    record;
+    next bigint := s.version;
 BEGIN
     IF NOT coalesce(r.retry, false) AND s.changed_at < r.issued THEN
         RETURN NULL;
     END IF;
-    FOR g IN SELECT c.version, c.call, c.created_at FROM everturn.changes c WHERE c.session = s.no ORDER BY c.version DESC LOOP
+    FOR g IN
+        SELECT c.version, c.call, c.created_at, r.retry AND c.version > s.forgotten AND NOT everturn.is_sealed_v5(c) AS is_damaged
+          FROM everturn.changes c WHERE c.session = s.no ORDER BY c.version DESC
+    LOOP
+        IF g.is_damaged OR (next > s.forgotten AND g.version <> next) THEN
+            PERFORM everturn.lost_change_v5(s.no, next);
+        END IF;
+        next := next - 1;
         IF g.call = r.call THEN
             RETURN g.version;
         ELSIF NOT coalesce(r.retry, false) AND g.created_at < r.issued THEN
@@ -1399,6 +1428,9 @@ BEGIN
             RETURN NULL;  -- older than any call; or made before the clock was set back, and then there may be many
         END IF;
     END LOOP;
+    IF next > s.forgotten THEN
+        PERFORM everturn.lost_change_v5(s.no, next);
+    END IF;
     RETURN NULL;
 END
 $$;
@@ -1412,8 +1444,10 @@ DECLARE
 BEGIN
     IF made IS NOT NULL THEN
         SELECT * INTO c FROM everturn.changes g WHERE g.session = s.no AND g.version = made;
+        PERFORM everturn.check_change_v5(c);
     ELSIF r.key IS NOT NULL THEN
         FOR c IN SELECT * FROM everturn.changes g WHERE g.session = s.no AND g.key = r.key ORDER BY g.version DESC LOOP
+            PERFORM everturn.check_change_v5(c);
             -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
             IF c.count = 0 OR everturn.on_path_v1(s, s.head, c.first_seq + c.count - 1) THEN
                 IF c.content IS DISTINCT FROM r.content THEN
@@ -1452,6 +1486,10 @@ RETURN substring(sha256(
     array_send(ARRAY[convert_to(namespace, 'UTF8'), convert_to(session_id, 'UTF8'), convert_to(life, 'UTF8'),
                      convert_to(holder, 'UTF8')]) || int8send(token) || float8send(until)) FROM 1 FOR 8);
 
+-- Whether a lease is as it was written; NULL where there is none.
+CREATE OR REPLACE FUNCTION everturn.is_sealed_v5(l everturn.leases) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN (l).seal = everturn.lease_seal_v3((l).namespace, (l).session_id, (l).life, (l).token, (l).holder, (l).until);
+
 -- Whether a lease is in force, in this life of the session ('': there is none). One that ends later than the longest could was
 -- taken before the clock was set back.
 CREATE OR REPLACE FUNCTION everturn.in_force_v3(l everturn.leases, p_life text, p_at double precision) RETURNS boolean
@@ -1473,6 +1511,20 @@ BEGIN
     SELECT * INTO l FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id;
     IF FOUND AND l.seal <> everturn.lease_seal_v3(l.namespace, l.session_id, l.life, l.token, l.holder, l.until) THEN
         RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = 'its lease is not as it was written', DETAIL = p_session_id;
+    END IF;
+    RETURN l;
+END
+$$;
+
+-- The same for a session's row, which notes the token of a lease that was not released (NULL: none is known): raises if that lease
+-- is lost. Else its holder and the next one would both believe that they have it, with the same token.
+CREATE OR REPLACE FUNCTION everturn.lease_of_v5(p_namespace text, p_session_id text, p_noted bigint) RETURNS everturn.leases
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    l everturn.leases := everturn.lease_of_v3(p_namespace, p_session_id);
+BEGIN
+    IF p_noted <> coalesce(l.token, 0) THEN
+        RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = 'its lease is lost, or not as it was written', DETAIL = p_session_id;
     END IF;
     RETURN l;
 END
@@ -1510,7 +1562,7 @@ CREATE OR REPLACE FUNCTION everturn.is_claimed_v3(
     p_namespace text, s everturn.sessions, r everturn.request_v1, p_at double precision
 ) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    l everturn.leases := everturn.lease_of_v3(p_namespace, r.session_id);  -- raises, if it is damaged
+    l everturn.leases := everturn.lease_of_v5(p_namespace, r.session_id, s.lease);  -- raises, if it is damaged
 BEGIN
     RETURN coalesce(everturn.is_named_v5(l, coalesce(s.life, ''), r.lease_token, r.lease_holder, p_at), false);
 END
@@ -1536,8 +1588,10 @@ BEGIN
             PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id FOR UPDATE;
         ELSIF NOT everturn.is_absent_v5(p_namespace, p_session_id) THEN
             CONTINUE;
+        ELSE
+            PERFORM everturn.check_absent_v1(p_namespace, p_session_id);
         END IF;
-        l := everturn.lease_of_v3(p_namespace, p_session_id);
+        l := everturn.lease_of_v5(p_namespace, p_session_id, s.lease);
         at := everturn.now_v1(p_now);  -- after both locks
         PERFORM everturn.refuse_late_v1(p_issued, p_not_after, NULL, at);
         IF s.no IS NULL OR everturn.is_over_v1(s.expires_at, at) THEN
@@ -1545,6 +1599,7 @@ BEGIN
         END IF;
         held := everturn.in_force_v3(l, s.life, at);
         IF p_action = 'take' THEN
+            PERFORM everturn.check_session_v1(n) FROM everturn.sessions n WHERE n.no = s.no;
             IF held AND l.holder <> p_holder THEN
                 RETURN ('lease_held', l.token, l.until, l.until - at, at)::everturn.lease_outcome_v3;
             END IF;
@@ -1624,7 +1679,7 @@ $$;
 CREATE OR REPLACE FUNCTION everturn.held_v3(p_namespace text, s everturn.sessions, p_at double precision) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    l everturn.leases := everturn.lease_of_v3(p_namespace, s.session_id);
+    l everturn.leases := everturn.lease_of_v5(p_namespace, s.session_id, s.lease);
 BEGIN
     RETURN CASE WHEN everturn.in_force_v3(l, s.life, p_at) THEN l.token ELSE 0 END;
 END
@@ -1867,6 +1922,7 @@ BEGIN
         NULL;  -- the state stays
     WHEN 'delete_snapshot' THEN
         IF NOT EXISTS (SELECT FROM everturn.snapshots n WHERE n.session = s.no AND n.snapshot_id = r.snapshot_id) THEN
+            PERFORM everturn.snapshots_v1(s);  -- was there one?
             p.refusal := 'no_snapshot';
         END IF;
     WHEN 'rollback' THEN
@@ -1965,6 +2021,11 @@ BEGIN
             END IF;
         END IF;
         IF p.refusal IS NOT NULL THEN
+            IF s.no IS NOT NULL THEN  -- what is told of a session must be true
+                PERFORM everturn.check_session_v1(s);
+            ELSE
+                PERFORM everturn.check_absent_v1(p_namespace, r.session_id);
+            END IF;
             IF r.retry AND p.refusal <> 'late' THEN
                 PERFORM everturn.fence_off_v1(p_namespace, r.session_id, s.no, now_);
             END IF;
@@ -2469,6 +2530,9 @@ BEGIN
     SELECT * INTO t FROM everturn.sessions n WHERE n.no = p_no;
     SELECT * INTO f FROM everturn.forks k WHERE k.no = p_no;
     IF f.rest > 0 THEN
+        PERFORM everturn.damaged_v1(p_no, 'a fork of it that is under way has another source')
+           FROM everturn.sessions n
+          WHERE n.no = f.source AND (n.namespace, n.session_id) IS DISTINCT FROM (t.namespace, t.forked_from);
         r := everturn.ranges_v1(t, f.next, t.floor + 1, f.next, p_limit);
         last := cardinality(r.firsts);
         extra := r.size - p_limit;
@@ -3074,7 +3138,7 @@ BEGIN
 END
 $$;
 
--- Everything stored of a session, and damaged effects and facts.
+-- Everything stored of a session, and damaged effects and facts, and its lease.
 CREATE OR REPLACE FUNCTION everturn.verify_v3(p_namespace text, p_session_id text, p_now double precision)
 RETURNS SETOF everturn.part_v1 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
@@ -3085,6 +3149,13 @@ BEGIN
           FROM everturn.sessions n JOIN everturn.effects e ON e.session = n.no
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
            AND e.seal IS DISTINCT FROM everturn.effect_seal_v3(e);
+    RETURN QUERY
+        SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
+               'its lease is lost, or not as it was written', NULL::json
+          FROM everturn.sessions n
+          LEFT JOIN everturn.leases l ON l.namespace = n.namespace AND l.session_id = n.session_id
+         WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
+           AND (n.lease <> coalesce(l.token, 0) OR NOT everturn.is_sealed_v5(l));
     RETURN QUERY
         SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
                'some of its effects are lost', NULL::json
@@ -3133,9 +3204,7 @@ BEGIN
     RETURN QUERY
         SELECT NULL::bigint, format('the change that made version %s is not as it was written', g.version)
           FROM everturn.changes g
-         WHERE g.session = s.no AND g.seal IS DISTINCT FROM everturn.change_seal_v1(
-                   g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept,
-                   g.kind, g.call, g.key, g.content, g.snapshot_id, g.label);
+         WHERE g.session = s.no AND NOT everturn.is_sealed_v5(g);
     RETURN QUERY
         SELECT j.seq, 'its jump is not as it was written' FROM everturn.jumps j
          WHERE j.session = s.no AND j.seal <> everturn.jump_seal_v1(j.session, j.seq, j.after, j.prior);
@@ -3150,7 +3219,8 @@ BEGIN
 END
 $$;
 
--- Numbers of sessions that do not exist, though there are rows of them. (Those that still have a name are verified by it.)
+-- Numbers of sessions that do not exist, though there are rows of them; and damaged leases of names without a session. (Those that
+-- still have a name are verified by it.)
 CREATE OR REPLACE FUNCTION everturn.orphans_v1() RETURNS SETOF text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -3175,6 +3245,12 @@ BEGIN
         SELECT format('there are %s of session number %s, which does not exist', string_agg(o.name, ', '), o.no)
           FROM unnest(nos, names) AS o (no, name)
          WHERE NOT EXISTS (SELECT FROM everturn.names k WHERE k.no = o.no) GROUP BY o.no;
+    RETURN QUERY
+        SELECT format('the lease of %s, which does not exist, is not as it was written', quote_literal(l.session_id))
+          FROM everturn.leases l
+         WHERE NOT everturn.is_sealed_v5(l)
+           AND NOT EXISTS (SELECT FROM everturn.sessions s
+                            WHERE s.namespace = l.namespace AND s.session_id = l.session_id AND NOT s.ended);
 END
 $$;
 
