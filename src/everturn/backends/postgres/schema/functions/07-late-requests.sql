@@ -63,8 +63,7 @@ END
 $$;
 
 -- The version that a call made; NULL if it made none. A first attempt looks only among changes made since it was issued:
--- its retry may have overtaken it, or the network may have sent it twice. Raises if a change that it passes is lost, or, for a
--- retry, not as it was written: it may be the one.
+-- its retry may have overtaken it, or the network may have sent it twice. Raises if a change that it passes is lost: it may be the one.
 CREATE OR REPLACE FUNCTION everturn.version_of_v1(s everturn.sessions, r everturn.request_v1, p_at double precision) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -74,11 +73,8 @@ BEGIN
     IF NOT coalesce(r.retry, false) AND s.changed_at < r.issued THEN
         RETURN NULL;
     END IF;
-    FOR g IN
-        SELECT c.version, c.call, c.created_at, r.retry AND c.version > s.forgotten AND NOT everturn.is_sealed_v5(c) AS is_damaged
-          FROM everturn.changes c WHERE c.session = s.no ORDER BY c.version DESC
-    LOOP
-        IF g.is_damaged OR (next > s.forgotten AND g.version <> next) THEN
+    FOR g IN SELECT c.version, c.call, c.created_at FROM everturn.changes c WHERE c.session = s.no ORDER BY c.version DESC LOOP
+        IF g.version <> next AND next > s.forgotten THEN
             PERFORM everturn.lost_change_v5(s.no, next);
         END IF;
         next := next - 1;

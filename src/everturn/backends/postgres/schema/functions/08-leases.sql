@@ -24,30 +24,28 @@ CREATE OR REPLACE FUNCTION everturn.is_named_v5(
 RETURN (l).token = p_token AND coalesce(nullif(p_holder, ''), (l).holder) = (l).holder AND everturn.in_force_v3(l, p_life, p_at)
        AND (l).seal = everturn.lease_seal_v3((l).namespace, (l).session_id, (l).life, (l).token, (l).holder, (l).until);
 
--- The lease of a session. Raises if it is not as it was written.
-CREATE OR REPLACE FUNCTION everturn.lease_of_v3(p_namespace text, p_session_id text) RETURNS everturn.leases LANGUAGE plpgsql AS $$
+-- The lease of a session. Raises if it is not as it was written, or lost: `p_noted` is the token that the session's row notes of a
+-- lease that was not released (NULL: it notes none). Else the holder of a lost lease and the next one would both believe that they have
+-- it, with the same token. (No seal covers what is noted. So where there is a lease, that alone counts.)
+CREATE OR REPLACE FUNCTION everturn.lease_of_v5(p_namespace text, p_session_id text, p_noted bigint) RETURNS everturn.leases
+LANGUAGE plpgsql AS $$
 DECLARE
     l everturn.leases;
 BEGIN
     SELECT * INTO l FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id;
-    IF FOUND AND l.seal <> everturn.lease_seal_v3(l.namespace, l.session_id, l.life, l.token, l.holder, l.until) THEN
+    IF NOT FOUND AND p_noted IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = 'its lease is lost', DETAIL = p_session_id;
+    ELSIF FOUND AND l.seal <> everturn.lease_seal_v3(l.namespace, l.session_id, l.life, l.token, l.holder, l.until) THEN
         RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = 'its lease is not as it was written', DETAIL = p_session_id;
     END IF;
     RETURN l;
 END
 $$;
 
--- The same for a session's row, which notes the token of a lease that was not released (NULL: none is known): raises if that lease
--- is lost. Else its holder and the next one would both believe that they have it, with the same token.
-CREATE OR REPLACE FUNCTION everturn.lease_of_v5(p_namespace text, p_session_id text, p_noted bigint) RETURNS everturn.leases
-LANGUAGE plpgsql AS $$
-DECLARE
-    l everturn.leases := everturn.lease_of_v3(p_namespace, p_session_id);
+-- The same, for workers of version 4 that are still open: they do not say what the session's row notes.
+CREATE OR REPLACE FUNCTION everturn.lease_of_v3(p_namespace text, p_session_id text) RETURNS everturn.leases LANGUAGE plpgsql AS $$
 BEGIN
-    IF p_noted <> coalesce(l.token, 0) THEN
-        RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = 'its lease is lost, or not as it was written', DETAIL = p_session_id;
-    END IF;
-    RETURN l;
+    RETURN everturn.lease_of_v5(p_namespace, p_session_id, NULL);
 END
 $$;
 

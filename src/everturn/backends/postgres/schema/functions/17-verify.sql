@@ -53,7 +53,7 @@ BEGIN
           FROM everturn.sessions n
           LEFT JOIN everturn.leases l ON l.namespace = n.namespace AND l.session_id = n.session_id
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
-           AND (n.lease <> coalesce(l.token, 0) OR NOT everturn.is_sealed_v5(l));
+           AND (n.lease IS NOT NULL AND l.token IS NULL OR NOT everturn.is_sealed_v5(l));
     RETURN QUERY
         SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
                'some of its effects are lost', NULL::json
