@@ -1401,8 +1401,7 @@ END
 $$;
 
 -- The version that a call made; NULL if it made none. A first attempt looks only among changes made since it was issued:
--- its retry may have overtaken it, or the network may have sent it twice. Raises if a change that it passes is lost, or, for a
--- retry, not as it was written: it may be the one.
+-- its retry may have overtaken it, or the network may have sent it twice. Raises if a change that it passes is lost: it may be the one.
 CREATE OR REPLACE FUNCTION everturn.version_of_v1(s everturn.sessions, r everturn.request_v1, p_at double precision) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -1412,11 +1411,8 @@ BEGIN
     IF NOT coalesce(r.retry, false) AND s.changed_at < r.issued THEN
         RETURN NULL;
     END IF;
-    FOR g IN
-        SELECT c.version, c.call, c.created_at, r.retry AND c.version > s.forgotten AND NOT everturn.is_sealed_v5(c) AS is_damaged
-          FROM everturn.changes c WHERE c.session = s.no ORDER BY c.version DESC
-    LOOP
-        IF g.is_damaged OR (next > s.forgotten AND g.version <> next) THEN
+    FOR g IN SELECT c.version, c.call, c.created_at FROM everturn.changes c WHERE c.session = s.no ORDER BY c.version DESC LOOP
+        IF g.version <> next AND next > s.forgotten THEN
             PERFORM everturn.lost_change_v5(s.no, next);
         END IF;
         next := next - 1;
@@ -1503,30 +1499,28 @@ CREATE OR REPLACE FUNCTION everturn.is_named_v5(
 RETURN (l).token = p_token AND coalesce(nullif(p_holder, ''), (l).holder) = (l).holder AND everturn.in_force_v3(l, p_life, p_at)
        AND (l).seal = everturn.lease_seal_v3((l).namespace, (l).session_id, (l).life, (l).token, (l).holder, (l).until);
 
--- The lease of a session. Raises if it is not as it was written.
-CREATE OR REPLACE FUNCTION everturn.lease_of_v3(p_namespace text, p_session_id text) RETURNS everturn.leases LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+-- The lease of a session. Raises if it is not as it was written, or lost: `p_noted` is the token that the session's row notes of a
+-- lease that was not released (NULL: it notes none). Else the holder of a lost lease and the next one would both believe that they have
+-- it, with the same token. (No seal covers what is noted. So where there is a lease, that alone counts.)
+CREATE OR REPLACE FUNCTION everturn.lease_of_v5(p_namespace text, p_session_id text, p_noted bigint) RETURNS everturn.leases
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     l everturn.leases;
 BEGIN
     SELECT * INTO l FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id;
-    IF FOUND AND l.seal <> everturn.lease_seal_v3(l.namespace, l.session_id, l.life, l.token, l.holder, l.until) THEN
+    IF NOT FOUND AND p_noted IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = 'its lease is lost', DETAIL = p_session_id;
+    ELSIF FOUND AND l.seal <> everturn.lease_seal_v3(l.namespace, l.session_id, l.life, l.token, l.holder, l.until) THEN
         RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = 'its lease is not as it was written', DETAIL = p_session_id;
     END IF;
     RETURN l;
 END
 $$;
 
--- The same for a session's row, which notes the token of a lease that was not released (NULL: none is known): raises if that lease
--- is lost. Else its holder and the next one would both believe that they have it, with the same token.
-CREATE OR REPLACE FUNCTION everturn.lease_of_v5(p_namespace text, p_session_id text, p_noted bigint) RETURNS everturn.leases
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
-DECLARE
-    l everturn.leases := everturn.lease_of_v3(p_namespace, p_session_id);
+-- The same, for workers of version 4 that are still open: they do not say what the session's row notes.
+CREATE OR REPLACE FUNCTION everturn.lease_of_v3(p_namespace text, p_session_id text) RETURNS everturn.leases LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
-    IF p_noted <> coalesce(l.token, 0) THEN
-        RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = 'its lease is lost, or not as it was written', DETAIL = p_session_id;
-    END IF;
-    RETURN l;
+    RETURN everturn.lease_of_v5(p_namespace, p_session_id, NULL);
 END
 $$;
 
@@ -3155,7 +3149,7 @@ BEGIN
           FROM everturn.sessions n
           LEFT JOIN everturn.leases l ON l.namespace = n.namespace AND l.session_id = n.session_id
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
-           AND (n.lease <> coalesce(l.token, 0) OR NOT everturn.is_sealed_v5(l));
+           AND (n.lease IS NOT NULL AND l.token IS NULL OR NOT everturn.is_sealed_v5(l));
     RETURN QUERY
         SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
                'some of its effects are lost', NULL::json
