@@ -235,3 +235,29 @@ def test_a_fork_under_way_does_not_go_on_from_another_session(
     monkeypatch.setattr(fork_session.ForkProgress, "is_settled", after_one_step)
     assert isinstance(told(lambda: store.fork("a", "c")), CorruptEntry)
     assert [info.session_id for info in store.sessions().sessions] == ["a", "b"]
+
+
+@pytest.mark.parametrize("within", ["a", None])
+def test_a_search_does_not_pass_over_what_is_lost(
+    story: Story, beside: psycopg.Connection[Any], schema: str, within: str | None
+) -> None:
+    store = story.store
+    for number in range(6):
+        store.add_messages("a", [ChatMessage("user", f"word {number}")])
+    store.replace("a", [ChatMessage("user", "word 6")], after=7)
+    store.trim("a", max_messages=3)
+    store.compact("a", drop_undo=True)
+    beside.execute("SET session_replication_role = replica")
+    whole = [match.entry.content for match in store.find("word", session_id=within)]
+    assert whole == ["word 6", "word 3", "word 2"]
+    shown = [entry.seq for entry in store.state("a").entries]
+    edits = [f"DELETE FROM {schema}.entries WHERE seq = {seq}" for seq in shown]
+    edits += [f"UPDATE {schema}.entries SET seq = 99 WHERE seq = {seq}" for seq in shown]
+    if within is None:
+        edits += [f"DELETE FROM {schema}.sessions", f"UPDATE {schema}.sessions SET ended = true"]
+    for edit in edits:
+        with beside.transaction(force_rollback=True):
+            beside.execute(edit)  # type: ignore[call-overload]
+            ask = f"SELECT * FROM {schema}.find_v1('', %s, '%%word%%', {2**62}, {2**62}, 100, NULL)"
+            with pytest.raises(psycopg.Error, match="lost"):
+                beside.execute(ask, (within,))  # type: ignore[call-overload]
