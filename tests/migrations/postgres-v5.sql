@@ -2391,9 +2391,27 @@ BEGIN
 END
 $$;
 
+-- The parts of these ranges above a seq.
+CREATE OR REPLACE FUNCTION everturn.above_v5(r everturn.ranges_v1, p_seq bigint) RETURNS everturn.ranges_v1 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+    SELECT array_agg(greatest(k.first, p_seq + 1)), array_agg(k.last), coalesce(sum(k.last - greatest(k.first, p_seq + 1) + 1), 0)::bigint, 0::bigint
+      FROM unnest(r.firsts, r.lasts) AS k (first, last) WHERE k.last > p_seq
+$$;
+
+-- Raise unless there is an entry at each of these seqs of a session.
+CREATE OR REPLACE FUNCTION everturn.check_there_v5(s everturn.sessions, r everturn.ranges_v1) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    lost bigint := CASE WHEN r.size > 0 THEN everturn.first_missing_v1(s.no, r) ELSE 0 END;
+BEGIN
+    IF lost > 0 THEN
+        PERFORM everturn.damaged_v1(s.no, format('the entry with seq %s is lost, or not where it was written', lost));
+    END IF;
+END
+$$;
+
 -- Visible entries whose body is like the pattern, newest first, before (p_session, p_seq): at most p_limit of them.
 -- ILIKE on a column that is COLLATE "C" folds the ASCII letters and no others, as core/text_search.py does.
--- Session by session, and down the path of each as far as there are matches, past what is not on it.
+-- Session by session, and down the path of each as far as there are matches, past what is not on it. Raises if an entry that it passes
+-- is lost, or, at the end of all sessions, if one of these is.
 CREATE OR REPLACE FUNCTION everturn.find_v1(
     p_namespace text, p_session_id text, p_pattern text, p_session bigint, p_seq bigint, p_limit integer,
     p_now double precision
@@ -2419,6 +2437,7 @@ BEGIN
     LOOP
         PERFORM everturn.check_session_v1(s);
         upto := CASE WHEN s.no = p_session THEN least(s.head, p_seq - 1) ELSE s.head END;
+        PERFORM everturn.check_there_v5(s, (s.kept, s.kept, cardinality(s.kept), 0)::everturn.ranges_v1);
         r.at := s.head;
         WHILE r.at > 0 LOOP
             r := everturn.ranges_v1(s, r.at, 1, upto, 1000);
@@ -2439,9 +2458,14 @@ BEGIN
                     RETURN;
                 END IF;
             END LOOP;
+            PERFORM everturn.check_there_v5(s, everturn.above_v5(r, s.floor));
         END LOOP;
         EXIT WHEN p_session_id IS NOT NULL;
     END LOOP;
+    IF p_session_id IS NULL THEN
+        PERFORM everturn.check_absent_v1(p_namespace, k.name)
+           FROM everturn.hidden_names_v5(p_namespace, '', NULL, '', NULL, at) AS k (name);
+    END IF;
 END
 $$;
 
