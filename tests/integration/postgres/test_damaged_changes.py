@@ -168,6 +168,19 @@ def test_a_retry_does_not_take_a_lost_change_for_one_that_was_never_made(
         beside.execute(ask, (request,))  # type: ignore[arg-type]
 
 
+def test_turns_of_one_session_in_one_statement_miss_nothing(
+    story: Story, beside: psycopg.Connection[Any], schema: str
+) -> None:
+    """The rows of the first turn are written behind the look at the second, which must not take them for lost."""
+    together = (
+        f"SELECT status, version FROM {schema}.change_v5('', '{{a,a}}', ARRAY[sha256('1'), sha256('2')], NULL, '{{1,1}}',"
+        """ '{2,2}', '{"{}","{}"}', '{1,1}', NULL, NULL, NULL, NULL, NULL, 1000,"""
+        " extract(epoch FROM clock_timestamp()), '{1e12,1e12}', NULL)"
+    )
+    answers = beside.execute(together).fetchall()  # type: ignore[call-overload]
+    assert answers == [("applied", story.version + 1), ("applied", story.version + 2)]
+
+
 def test_a_snapshot_that_is_lost_is_not_said_to_be_unknown(story: Story, edits: Edits) -> None:
     for lost in ("DELETE FROM {}.snapshots", "UPDATE {}.snapshots SET snapshot_id = 'x'"):
         with edits.made(lost):

@@ -102,7 +102,9 @@ BEGIN
     RETURN QUERY
         SELECT NULL::bigint, format('the change that made version %s is not as it was written', g.version)
           FROM everturn.changes g
-         WHERE g.session = s.no AND NOT everturn.is_sealed_v5(g);
+         WHERE g.session = s.no AND g.seal IS DISTINCT FROM everturn.change_seal_v1(
+                   g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept,
+                   g.kind, g.call, g.key, g.content, g.snapshot_id, g.label);
     RETURN QUERY
         SELECT j.seq, 'its jump is not as it was written' FROM everturn.jumps j
          WHERE j.session = s.no AND j.seal <> everturn.jump_seal_v1(j.session, j.seq, j.after, j.prior);
