@@ -506,12 +506,6 @@ RETURN substring(sha256(
         ELSE array_send(ARRAY[convert_to(kind, 'UTF8'), key, content, convert_to(snapshot_id, 'UTF8'),
                               convert_to(label, 'UTF8')]) END) FROM 1 FOR 8);
 
--- Whether a change is as it was written.
-CREATE OR REPLACE FUNCTION everturn.is_sealed_v5(g everturn.changes) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
-RETURN ((g).seal = everturn.change_seal_v1(
-    (g).session, (g).version, (g).first_seq, (g).count, (g).head, (g).cleared, (g).floor, (g).messages, (g).created_at, (g).kept,
-    (g).kind, (g).call, (g).key, (g).content, (g).snapshot_id, (g).label)) IS TRUE;
-
 -- Raise that a change is lost, or not as it was written.
 CREATE OR REPLACE FUNCTION everturn.lost_change_v5(p_session bigint, p_version bigint) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
@@ -519,11 +513,15 @@ BEGIN
 END
 $$;
 
--- Raise if a change is not as it was written.
-CREATE OR REPLACE FUNCTION everturn.check_change_v5(g everturn.changes) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+-- Raise if a change is not as it was written. (By its number: no function takes a row of a table that can be partitioned.)
+CREATE OR REPLACE FUNCTION everturn.check_change_v5(p_session bigint, p_version bigint) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
-    IF NOT everturn.is_sealed_v5(g) THEN
-        PERFORM everturn.lost_change_v5(g.session, g.version);
+    PERFORM FROM everturn.changes g
+      WHERE g.session = p_session AND g.version = p_version AND g.seal = everturn.change_seal_v1(
+                g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept,
+                g.kind, g.call, g.key, g.content, g.snapshot_id, g.label);
+    IF NOT FOUND THEN
+        PERFORM everturn.lost_change_v5(p_session, p_version);
     END IF;
 END
 $$;
@@ -908,7 +906,9 @@ BEGIN
         p.messages := 0;
     ELSE
         SELECT * INTO g FROM everturn.changes k WHERE k.session = s.no AND k.version = p_version;
-        IF p_version BETWEEN s.forgotten + 1 AND s.version AND NOT everturn.is_sealed_v5(g) THEN
+        IF p_version BETWEEN s.forgotten + 1 AND s.version AND g.seal IS DISTINCT FROM everturn.change_seal_v1(
+            g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept, g.kind,
+            g.call, g.key, g.content, g.snapshot_id, g.label) THEN
             PERFORM everturn.lost_change_v5(s.no, p_version);
         ELSIF p_version NOT BETWEEN s.forgotten + 1 AND s.version OR g.head IS NULL THEN
             p.refusal := 'no_version';
@@ -1401,7 +1401,8 @@ END
 $$;
 
 -- The version that a call made; NULL if it made none. A first attempt looks only among changes made since it was issued:
--- its retry may have overtaken it, or the network may have sent it twice. Raises if a change that it passes is lost: it may be the one.
+-- its retry may have overtaken it, or the network may have sent it twice. Raises if a change that a retry passes is lost: it may be the
+-- one. (Of a first attempt, rows of turns in the same statement may still have to be written.)
 CREATE OR REPLACE FUNCTION everturn.version_of_v1(s everturn.sessions, r everturn.request_v1, p_at double precision) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -1412,7 +1413,7 @@ BEGIN
         RETURN NULL;
     END IF;
     FOR g IN SELECT c.version, c.call, c.created_at FROM everturn.changes c WHERE c.session = s.no ORDER BY c.version DESC LOOP
-        IF g.version <> next AND next > s.forgotten THEN
+        IF r.retry AND g.version <> next AND next > s.forgotten THEN
             PERFORM everturn.lost_change_v5(s.no, next);
         END IF;
         next := next - 1;
@@ -1424,7 +1425,7 @@ BEGIN
             RETURN NULL;  -- older than any call; or made before the clock was set back, and then there may be many
         END IF;
     END LOOP;
-    IF next > s.forgotten THEN
+    IF r.retry AND next > s.forgotten THEN
         PERFORM everturn.lost_change_v5(s.no, next);
     END IF;
     RETURN NULL;
@@ -1440,10 +1441,10 @@ DECLARE
 BEGIN
     IF made IS NOT NULL THEN
         SELECT * INTO c FROM everturn.changes g WHERE g.session = s.no AND g.version = made;
-        PERFORM everturn.check_change_v5(c);
+        PERFORM everturn.check_change_v5(s.no, c.version);
     ELSIF r.key IS NOT NULL THEN
         FOR c IN SELECT * FROM everturn.changes g WHERE g.session = s.no AND g.key = r.key ORDER BY g.version DESC LOOP
-            PERFORM everturn.check_change_v5(c);
+            PERFORM everturn.check_change_v5(s.no, c.version);
             -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
             IF c.count = 0 OR everturn.on_path_v1(s, s.head, c.first_seq + c.count - 1) THEN
                 IF c.content IS DISTINCT FROM r.content THEN
@@ -3222,7 +3223,9 @@ BEGIN
     RETURN QUERY
         SELECT NULL::bigint, format('the change that made version %s is not as it was written', g.version)
           FROM everturn.changes g
-         WHERE g.session = s.no AND NOT everturn.is_sealed_v5(g);
+         WHERE g.session = s.no AND g.seal IS DISTINCT FROM everturn.change_seal_v1(
+                   g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept,
+                   g.kind, g.call, g.key, g.content, g.snapshot_id, g.label);
     RETURN QUERY
         SELECT j.seq, 'its jump is not as it was written' FROM everturn.jumps j
          WHERE j.session = s.no AND j.seal <> everturn.jump_seal_v1(j.session, j.seq, j.after, j.prior);
