@@ -505,7 +505,7 @@ RETURN (session % 2147483647 * 40503 + seq % 2147483647 * 69621 + after % 214748
        % 2147483629;
 
 -- The seal of a change. Arrays, because record_send looks up the type of every column each time. The texts are left out where
--- it is a plain append, which has none: the planner sees that, and leaves them out of append_v1.
+-- it is a plain append, which has none, and the planner sees that.
 CREATE OR REPLACE FUNCTION everturn.change_seal_v1(
     session bigint, version bigint, first_seq bigint, count bigint, head bigint, cleared bigint, floor bigint, messages bigint,
     created_at double precision, kept bigint[], kind text, call bytea, key bytea, content bytea, snapshot_id text, label text
@@ -516,6 +516,26 @@ RETURN substring(sha256(
         WHEN kind = 'append' AND key IS NULL AND content IS NULL AND snapshot_id IS NULL AND label IS NULL THEN ''
         ELSE array_send(ARRAY[convert_to(kind, 'UTF8'), key, content, convert_to(snapshot_id, 'UTF8'),
                               convert_to(label, 'UTF8')]) END) FROM 1 FOR 8);
+
+-- Raise that a change is lost, or not as it was written.
+CREATE OR REPLACE FUNCTION everturn.lost_change_v5(p_session bigint, p_version bigint) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    PERFORM everturn.damaged_v1(p_session, format('the change that made version %s is lost or damaged', p_version));
+END
+$$;
+
+-- Raise if a change is not as it was written. (By its number: no function takes a row of a table that can be partitioned.)
+CREATE OR REPLACE FUNCTION everturn.check_change_v5(p_session bigint, p_version bigint) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    PERFORM FROM everturn.changes g
+      WHERE g.session = p_session AND g.version = p_version AND g.seal = everturn.change_seal_v1(
+                g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept,
+                g.kind, g.call, g.key, g.content, g.snapshot_id, g.label);
+    IF NOT FOUND THEN
+        PERFORM everturn.lost_change_v5(p_session, p_version);
+    END IF;
+END
+$$;
 
 -- The seal of a session, as before; and over the number of its effects, if it has any.
 CREATE OR REPLACE FUNCTION everturn.session_seal_v1(s everturn.sessions) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
@@ -551,15 +571,19 @@ RETURN (tally % 1099511627689 + 40503 + messages * (69621 + 16807 + 48271) + byt
         + (everturn.ticks_v1(changed_to) - everturn.ticks_v1(changed_from)) * 31
         + (everturn.ticks_v1(expires_to) - everturn.ticks_v1(expires_from)) * 37) % 1099511627689;
 
--- Whether a session's row is as it was written. (CASE: steps are made of times only once these are known to be right.)
-CREATE OR REPLACE FUNCTION everturn.is_whole_v1(s everturn.sessions) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
-RETURN CASE WHEN (s).seal = everturn.session_seal_v1(s)
-             AND ((s).tally % 1099511627689 - everturn.tally_v1(
+-- Whether the columns of a session's row that `tally` covers are as they were written: the times, by which pages are made,
+-- among them. A tenth of the time of is_whole_v1. (CASE: steps are made of times only once these are known to be right.)
+CREATE OR REPLACE FUNCTION everturn.is_timely_v5(s everturn.sessions) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN ((s).tally % 1099511627689 - everturn.tally_v1(
                      (s).version, (s).last_seq, (s).head, (s).messages, (s).bytes, (s).changed_at, (s).expires_at))
                  % 1099511627689 = 0
             THEN ((s).changed_in, (s).expires_in)
                  IS NOT DISTINCT FROM (everturn.step_v1((s).changed_at), everturn.step_v1((s).expires_at))
             ELSE false END;
+
+-- Whether a session's row is as it was written.
+CREATE OR REPLACE FUNCTION everturn.is_whole_v1(s everturn.sessions) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN (s).seal = everturn.session_seal_v1(s) THEN everturn.is_timely_v5(s) ELSE false END;
 
 CREATE OR REPLACE FUNCTION everturn.snapshot_seal_v1(n everturn.snapshots) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
 RETURN substring(sha256(record_send(ROW(
@@ -895,7 +919,7 @@ BEGIN
         IF p_version BETWEEN s.forgotten + 1 AND s.version AND g.seal IS DISTINCT FROM everturn.change_seal_v1(
             g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept, g.kind,
             g.call, g.key, g.content, g.snapshot_id, g.label) THEN
-            PERFORM everturn.damaged_v1(s.no, format('the change that made version %s is lost or damaged', p_version));
+            PERFORM everturn.lost_change_v5(s.no, p_version);
         ELSIF p_version NOT BETWEEN s.forgotten + 1 AND s.version OR g.head IS NULL THEN
             p.refusal := 'no_version';
         ELSE
@@ -1390,16 +1414,22 @@ END
 $$;
 
 -- The version that a call made; NULL if it made none. A first attempt looks only among changes made since it was issued:
--- its retry may have overtaken it, or the network may have sent it twice.
+-- its retry may have overtaken it, or the network may have sent it twice. Raises if a change that a retry passes is lost: it may be the
+-- one. (Of a first attempt, rows of turns in the same statement may still have to be written.)
 CREATE OR REPLACE FUNCTION everturn.version_of_v1(s everturn.sessions, r everturn.request_v1, p_at double precision) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    g record;
+    g    record;
+    next bigint := s.version;
 BEGIN
     IF NOT coalesce(r.retry, false) AND s.changed_at < r.issued THEN
         RETURN NULL;
     END IF;
     FOR g IN SELECT c.version, c.call, c.created_at FROM everturn.changes c WHERE c.session = s.no ORDER BY c.version DESC LOOP
+        IF r.retry AND g.version <> next AND next > s.forgotten THEN
+            PERFORM everturn.lost_change_v5(s.no, next);
+        END IF;
+        next := next - 1;
         IF g.call = r.call THEN
             RETURN g.version;
         ELSIF NOT coalesce(r.retry, false) AND g.created_at < r.issued THEN
@@ -1408,6 +1438,9 @@ BEGIN
             RETURN NULL;  -- older than any call; or made before the clock was set back, and then there may be many
         END IF;
     END LOOP;
+    IF r.retry AND next > s.forgotten THEN
+        PERFORM everturn.lost_change_v5(s.no, next);
+    END IF;
     RETURN NULL;
 END
 $$;
@@ -1421,8 +1454,10 @@ DECLARE
 BEGIN
     IF made IS NOT NULL THEN
         SELECT * INTO c FROM everturn.changes g WHERE g.session = s.no AND g.version = made;
+        PERFORM everturn.check_change_v5(s.no, c.version);
     ELSIF r.key IS NOT NULL THEN
         FOR c IN SELECT * FROM everturn.changes g WHERE g.session = s.no AND g.key = r.key ORDER BY g.version DESC LOOP
+            PERFORM everturn.check_change_v5(s.no, c.version);
             -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
             IF c.count = 0 OR everturn.on_path_v1(s, s.head, c.first_seq + c.count - 1) THEN
                 IF c.content IS DISTINCT FROM r.content THEN
@@ -1461,6 +1496,10 @@ RETURN substring(sha256(
     array_send(ARRAY[convert_to(namespace, 'UTF8'), convert_to(session_id, 'UTF8'), convert_to(life, 'UTF8'),
                      convert_to(holder, 'UTF8')]) || int8send(token) || float8send(until)) FROM 1 FOR 8);
 
+-- Whether a lease is as it was written; NULL where there is none.
+CREATE OR REPLACE FUNCTION everturn.is_sealed_v5(l everturn.leases) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN (l).seal = everturn.lease_seal_v3((l).namespace, (l).session_id, (l).life, (l).token, (l).holder, (l).until);
+
 -- Whether a lease is in force, in this life of the session ('': there is none). One that ends later than the longest could was
 -- taken before the clock was set back.
 CREATE OR REPLACE FUNCTION everturn.in_force_v3(l everturn.leases, p_life text, p_at double precision) RETURNS boolean
@@ -1474,16 +1513,28 @@ CREATE OR REPLACE FUNCTION everturn.is_named_v5(
 RETURN (l).token = p_token AND coalesce(nullif(p_holder, ''), (l).holder) = (l).holder AND everturn.in_force_v3(l, p_life, p_at)
        AND (l).seal = everturn.lease_seal_v3((l).namespace, (l).session_id, (l).life, (l).token, (l).holder, (l).until);
 
--- The lease of a session. Raises if it is not as it was written.
-CREATE OR REPLACE FUNCTION everturn.lease_of_v3(p_namespace text, p_session_id text) RETURNS everturn.leases LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+-- The lease of a session. Raises if it is not as it was written, or lost: `p_noted` is the token that the session's row notes of a
+-- lease that was not released (NULL: it notes none). Else the holder of a lost lease and the next one would both believe that they have
+-- it, with the same token. (No seal covers what is noted. So where there is a lease, that alone counts.)
+CREATE OR REPLACE FUNCTION everturn.lease_of_v5(p_namespace text, p_session_id text, p_noted bigint) RETURNS everturn.leases
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     l everturn.leases;
 BEGIN
     SELECT * INTO l FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id;
-    IF FOUND AND l.seal <> everturn.lease_seal_v3(l.namespace, l.session_id, l.life, l.token, l.holder, l.until) THEN
+    IF NOT FOUND AND p_noted IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = 'its lease is lost', DETAIL = p_session_id;
+    ELSIF FOUND AND l.seal <> everturn.lease_seal_v3(l.namespace, l.session_id, l.life, l.token, l.holder, l.until) THEN
         RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = 'its lease is not as it was written', DETAIL = p_session_id;
     END IF;
     RETURN l;
+END
+$$;
+
+-- The same, for workers of version 4 that are still open: they do not say what the session's row notes.
+CREATE OR REPLACE FUNCTION everturn.lease_of_v3(p_namespace text, p_session_id text) RETURNS everturn.leases LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+BEGIN
+    RETURN everturn.lease_of_v5(p_namespace, p_session_id, NULL);
 END
 $$;
 
@@ -1519,7 +1570,7 @@ CREATE OR REPLACE FUNCTION everturn.is_claimed_v3(
     p_namespace text, s everturn.sessions, r everturn.request_v1, p_at double precision
 ) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    l everturn.leases := everturn.lease_of_v3(p_namespace, r.session_id);  -- raises, if it is damaged
+    l everturn.leases := everturn.lease_of_v5(p_namespace, r.session_id, s.lease);  -- raises, if it is damaged
 BEGIN
     RETURN coalesce(everturn.is_named_v5(l, coalesce(s.life, ''), r.lease_token, r.lease_holder, p_at), false);
 END
@@ -1545,8 +1596,10 @@ BEGIN
             PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id FOR UPDATE;
         ELSIF NOT everturn.is_absent_v5(p_namespace, p_session_id) THEN
             CONTINUE;
+        ELSE
+            PERFORM everturn.check_absent_v1(p_namespace, p_session_id);
         END IF;
-        l := everturn.lease_of_v3(p_namespace, p_session_id);
+        l := everturn.lease_of_v5(p_namespace, p_session_id, s.lease);
         at := everturn.now_v1(p_now);  -- after both locks
         PERFORM everturn.refuse_late_v1(p_issued, p_not_after, NULL, at);
         IF s.no IS NULL OR everturn.is_over_v1(s.expires_at, at) THEN
@@ -1554,6 +1607,7 @@ BEGIN
         END IF;
         held := everturn.in_force_v3(l, s.life, at);
         IF p_action = 'take' THEN
+            PERFORM everturn.check_session_v1(n) FROM everturn.sessions n WHERE n.no = s.no;
             IF held AND l.holder <> p_holder THEN
                 RETURN ('lease_held', l.token, l.until, l.until - at, at)::everturn.lease_outcome_v3;
             END IF;
@@ -1674,7 +1728,7 @@ $$;
 CREATE OR REPLACE FUNCTION everturn.held_v3(p_namespace text, s everturn.sessions, p_at double precision) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
-    l everturn.leases := everturn.lease_of_v3(p_namespace, s.session_id);
+    l everturn.leases := everturn.lease_of_v5(p_namespace, s.session_id, s.lease);
 BEGIN
     RETURN CASE WHEN everturn.in_force_v3(l, s.life, p_at) THEN l.token ELSE 0 END;
 END
@@ -1924,6 +1978,7 @@ BEGIN
         NULL;  -- the state stays
     WHEN 'delete_snapshot' THEN
         IF NOT EXISTS (SELECT FROM everturn.snapshots n WHERE n.session = s.no AND n.snapshot_id = r.snapshot_id) THEN
+            PERFORM everturn.snapshots_v1(s);  -- was there one?
             p.refusal := 'no_snapshot';
         END IF;
     WHEN 'rollback' THEN
@@ -2028,6 +2083,11 @@ BEGIN
             END IF;
         END IF;
         IF p.refusal IS NOT NULL THEN
+            IF s.no IS NOT NULL THEN  -- what is told of a session must be true
+                PERFORM everturn.check_session_v1(s);
+            ELSE
+                PERFORM everturn.check_absent_v1(p_namespace, r.session_id);
+            END IF;
             IF r.retry AND p.refusal <> 'late' THEN
                 PERFORM everturn.fence_off_v1(p_namespace, r.session_id, s.no, now_);
             END IF;
@@ -2241,91 +2301,151 @@ $$;
 
 -- Reads across sessions: pages of them, and text search.
 
--- A page in byte order of the names. Sessions whose row is lost or hidden are on it as well, with zeros: a read of
+-- Names within these bounds whose session is lost or hidden: `names` has them, and the row of `sessions` is not there, has another
+-- name, or is on no page and not as it was written.
+CREATE OR REPLACE FUNCTION everturn.hidden_names_v5(
+    p_namespace text, p_prefix text, p_beyond text, p_past text, p_last text, p_at double precision
+) RETURNS SETOF text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+    SELECT DISTINCT k.session_id
+      FROM everturn.names k
+      LEFT JOIN LATERAL (SELECT n.namespace, n.session_id,
+                                (n.ended OR everturn.is_over_v1(n.expires_at, p_at) OR n.changed_at < 0 OR n.changed_in IS NULL)
+                                AND NOT everturn.is_whole_v1(n) AS is_hidden
+                           FROM everturn.sessions n WHERE n.no = k.no OFFSET 0) AS s ON true
+     WHERE k.namespace = p_namespace AND k.session_id > p_past AND k.session_id >= p_prefix
+       AND k.session_id <= coalesce(p_last, p_beyond, repeat(chr(1114111), 129))  -- at the end: longer than any id
+       AND (p_beyond IS NULL OR k.session_id < p_beyond)
+       AND (s.session_id IS DISTINCT FROM k.session_id OR s.namespace IS DISTINCT FROM k.namespace OR s.is_hidden)
+$$;
+
+-- A page in byte order of the names. Sessions whose row is lost, hidden or damaged are on it as well, with zeros: a read of
 -- one of these raises, and `verify` and copies do not pass it over.
 CREATE OR REPLACE FUNCTION everturn.sessions_by_name_v4(
     p_namespace text, p_prefix text, p_beyond text, p_past text, p_since double precision, p_limit bigint,
     p_now double precision
 ) RETURNS SETOF everturn.listed_v4 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
     WITH page AS MATERIALIZED (
-        SELECT s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes, s.snapshots, s.undo_steps,
-               s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from, s.facts::text
+        SELECT s.*, everturn.is_whole_v1(s) AS is_whole
           FROM everturn.sessions s
          WHERE s.namespace = p_namespace AND NOT s.ended AND s.session_id > p_past AND s.session_id >= p_prefix
            AND (p_beyond IS NULL OR s.session_id < p_beyond)
            AND NOT everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now)) AND s.changed_at >= p_since
          ORDER BY s.session_id LIMIT p_limit)
-    SELECT * FROM page
+    SELECT p.session_id, p.life, p.version, p.messages, p.last_seq, p.bytes, p.snapshots, p.undo_steps,
+           p.created_at, p.changed_at, p.ttl, p.expires_at, p.forked_from, p.facts::text
+      FROM page p WHERE p.is_whole
     UNION ALL
-    SELECT DISTINCT k.session_id, '', 0, 0, 0, 0, 0, 0, 0.0::float8, 0.0::float8, NULL::float8, NULL::float8, NULL, NULL
-      FROM everturn.names k LEFT JOIN everturn.sessions s ON s.no = k.no
-     WHERE p_since = 0 AND k.namespace = p_namespace AND k.session_id > p_past AND k.session_id >= p_prefix
-       AND (p_beyond IS NULL OR k.session_id < p_beyond)
-       AND ((SELECT count(*) FROM page) < p_limit OR k.session_id <= (SELECT max(page.session_id) FROM page))
-       AND (s.session_id IS DISTINCT FROM k.session_id OR s.namespace IS DISTINCT FROM k.namespace
-            OR ((s.ended OR everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now))) AND NOT everturn.is_whole_v1(s)))
+    SELECT k.name, '', 0, 0, 0, 0, 0, 0, 0.0::float8, 0.0::float8, NULL::float8, NULL::float8, NULL, NULL
+      FROM (SELECT p.session_id FROM page p WHERE NOT p.is_whole
+            UNION
+            SELECT everturn.hidden_names_v5(
+                p_namespace, p_prefix, p_beyond, p_past,
+                (SELECT CASE count(*) WHEN p_limit THEN max(p.session_id) END FROM page p), everturn.now_v1(p_now))) AS k (name)
      ORDER BY session_id
 $$;
 
--- A page with the latest changed first: five minutes from the index at a time, sorted.
+-- A page with the latest changed first: five minutes from the index at a time, sorted. Raises for a session that is not as it was
+-- written: its time cannot be trusted, so nobody knows its place. One whose time is wrong comes first of its five minutes,
+-- whatever the time is; a later time than p_before as well. The first page (p_before: 1e300), if it has all sessions, raises for
+-- those whose row is lost or hidden, too. Else the page by name does that, which comes last.
 CREATE OR REPLACE FUNCTION everturn.sessions_by_change_v4(
     p_namespace text, p_prefix text, p_beyond text, p_past text, p_before double precision, p_limit bigint,
     p_now double precision
-) RETURNS SETOF everturn.listed_v4 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
-    SELECT s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes, s.snapshots, s.undo_steps,
-           s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from, s.facts::text
-      FROM everturn.sessions s
-     WHERE s.namespace = p_namespace AND NOT s.ended AND (s.changed_at, s.session_id) < (p_before, p_past)
-       AND s.session_id >= p_prefix AND (p_beyond IS NULL OR s.session_id < p_beyond)
-       AND NOT everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now))
-       AND s.changed_in <= everturn.step_v1(least(p_before, 1e15))
-     ORDER BY s.changed_in DESC, s.changed_at DESC, s.session_id DESC LIMIT p_limit
+) RETURNS SETOF everturn.listed_v4 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    at       double precision := everturn.now_v1(p_now);
+    is_first boolean          := p_before >= 1e300;
+    listed   bigint           := 0;
+    s        record;
+BEGIN
+    FOR s IN
+        SELECT n.*, everturn.is_whole_v1(n) AS is_whole FROM everturn.sessions n
+         WHERE n.namespace = p_namespace AND NOT n.ended
+           AND n.session_id >= p_prefix AND (p_beyond IS NULL OR n.session_id < p_beyond)
+           AND n.changed_in <= CASE WHEN is_first THEN 9223372036854775807 ELSE everturn.step_v1(least(p_before, 1e15)) END
+           AND (((n.changed_at, n.session_id) < (p_before, p_past) AND NOT everturn.is_over_v1(n.expires_at, at))
+                OR NOT everturn.is_timely_v5(n))
+         ORDER BY n.changed_in DESC, everturn.is_timely_v5(n), n.changed_at DESC, n.session_id DESC LIMIT p_limit
+    LOOP
+        IF NOT s.is_whole THEN
+            PERFORM everturn.damaged_v1(s.no, 'its row in the table sessions is not as it was written');
+        END IF;
+        RETURN NEXT (s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes, s.snapshots, s.undo_steps, s.created_at,
+                     s.changed_at, s.ttl, s.expires_at, s.forked_from, s.facts::text)::everturn.listed_v4;
+        listed := listed + 1;
+    END LOOP;
+    IF is_first AND listed < p_limit THEN
+        PERFORM everturn.check_absent_v1(p_namespace, k.name)
+           FROM everturn.hidden_names_v5(p_namespace, p_prefix, p_beyond, '', NULL, at) AS k (name);
+    END IF;
+END
 $$;
 
+-- Whether a row of the index of facts leads to a session that has this fact.
+CREATE OR REPLACE FUNCTION everturn.has_fact_v5(f everturn.facts, s everturn.sessions) RETURNS boolean LANGUAGE sql STABLE
+RETURN ((s).namespace = (f).namespace AND (s).session_id = (f).session_id AND (s).facts ->> (f).name = (f).value) IS TRUE;
+
+-- The same, and whether all that decides about the place of the session on a page of these facts is as it was written.
+CREATE OR REPLACE FUNCTION everturn.is_led_to_v5(f everturn.facts, s everturn.sessions, p_where jsonb) RETURNS boolean
+LANGUAGE sql STABLE
+RETURN everturn.has_fact_v5(f, s) AND CASE WHEN (s).ended OR NOT (s).facts @> p_where THEN everturn.is_whole_v1(s)
+                                           ELSE everturn.is_timely_v5(s) END;
+
 -- A page of the sessions that have all these facts: in byte order of the names, or with the latest changed first (p_recent: before
--- p_bound and p_past; else past p_past, and changed since p_bound). The index of facts is read for the rarest of them.
+-- p_bound and p_past; else past p_past, and changed since p_bound). The index of facts is read for the rarest of them. Raises
+-- where it leads to a row that is not as it was written, or has not this fact.
 CREATE OR REPLACE FUNCTION everturn.sessions_by_fact_v4(
     p_namespace text, p_where jsonb, p_recent boolean, p_prefix text, p_beyond text, p_past text, p_bound double precision,
     p_limit bigint, p_now double precision
 ) RETURNS SETOF everturn.listed_v4 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     at     double precision := everturn.now_v1(p_now);
+    astray text             := 'the index of facts leads to a row that is not as it was written, or has not this fact';
     rarest record;
-    s      everturn.sessions;
-    listed bigint := 0;
+    s      record;
+    listed bigint           := 0;
 BEGIN
     SELECT w.key AS name, w.value INTO rarest FROM jsonb_each_text(p_where) AS w
      ORDER BY (SELECT count(*) FROM (SELECT FROM everturn.facts f
                                       WHERE f.namespace = p_namespace AND f.name = w.key AND f.value = w.value LIMIT 100) k)
      LIMIT 1;
     IF p_recent THEN
-        RETURN QUERY
-            SELECT n.session_id, n.life, n.version, n.messages, n.last_seq, n.bytes, n.snapshots, n.undo_steps,
-                   n.created_at, n.changed_at, n.ttl, n.expires_at, n.forked_from, n.facts::text
-              FROM everturn.facts f JOIN everturn.sessions n ON n.no = f.session
+        FOR s IN  -- all are read, to be sorted; those that may be wrong come first
+            SELECT f.session, n.*, everturn.is_led_to_v5(f, n, p_where) AND everturn.is_whole_v1(n) AS is_sound
+              FROM everturn.facts f LEFT JOIN everturn.sessions n ON n.no = f.session
              WHERE f.namespace = p_namespace AND f.name = rarest.name AND f.value = rarest.value
                AND f.session_id >= p_prefix AND (p_beyond IS NULL OR f.session_id < p_beyond)
-               AND (n.changed_at, n.session_id) < (p_bound, p_past) AND NOT n.ended AND n.facts @> p_where
-               AND NOT everturn.is_over_v1(n.expires_at, at)
-             ORDER BY n.changed_at DESC, n.session_id DESC LIMIT p_limit;
+               AND (((n.changed_at, n.session_id) < (p_bound, p_past) AND NOT n.ended AND n.facts @> p_where
+                     AND NOT everturn.is_over_v1(n.expires_at, at))
+                    OR NOT everturn.is_led_to_v5(f, n, p_where))
+             ORDER BY everturn.is_led_to_v5(f, n, p_where), n.changed_at DESC, n.session_id DESC LIMIT p_limit
+        LOOP
+            IF NOT s.is_sound THEN
+                PERFORM everturn.damaged_v1(s.session, astray);
+            END IF;
+            RETURN NEXT (s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes, s.snapshots, s.undo_steps,
+                         s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from, s.facts::text)::everturn.listed_v4;
+        END LOOP;
         RETURN;
     END IF;
     FOR s IN
-        SELECT n.* FROM everturn.facts f JOIN everturn.sessions n ON n.no = f.session
+        SELECT f.session, n.*
+          FROM everturn.facts f
+          LEFT JOIN LATERAL (SELECT i.*, everturn.has_fact_v5(f, i) AND everturn.is_whole_v1(i) AS is_sound
+                               FROM everturn.sessions i WHERE i.no = f.session OFFSET 0) AS n ON true
          WHERE f.namespace = p_namespace AND f.name = rarest.name AND f.value = rarest.value AND f.session_id > p_past
            AND f.session_id >= p_prefix AND (p_beyond IS NULL OR f.session_id < p_beyond)
          ORDER BY f.session_id
     LOOP
-        CONTINUE WHEN s.ended OR everturn.is_over_v1(s.expires_at, at) OR s.changed_at < p_bound;
-        PERFORM everturn.check_session_v1(s);
-        IF s.facts ->> rarest.name IS DISTINCT FROM rarest.value THEN
-            PERFORM everturn.damaged_v1(s.no, format('the index of facts has not the fact %s of its row', rarest.name));
+        IF s.is_sound IS NOT TRUE THEN
+            PERFORM everturn.damaged_v1(s.session, astray);
         END IF;
-        CONTINUE WHEN NOT s.facts @> p_where;
-        RETURN NEXT (s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes, s.snapshots, s.undo_steps, s.created_at,
-                     s.changed_at, s.ttl, s.expires_at, s.forked_from, s.facts::text)::everturn.listed_v4;
-        listed := listed + 1;
-        EXIT WHEN listed = p_limit;
+        IF s.changed_at >= p_bound AND s.facts @> p_where AND NOT s.ended AND NOT everturn.is_over_v1(s.expires_at, at) THEN
+            RETURN NEXT (s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes, s.snapshots, s.undo_steps,
+                         s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from, s.facts::text)::everturn.listed_v4;
+            listed := listed + 1;
+            EXIT WHEN listed = p_limit;
+        END IF;
     END LOOP;
 END
 $$;
@@ -2340,9 +2460,27 @@ BEGIN
 END
 $$;
 
+-- The parts of these ranges above a seq.
+CREATE OR REPLACE FUNCTION everturn.above_v5(r everturn.ranges_v1, p_seq bigint) RETURNS everturn.ranges_v1 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+    SELECT array_agg(greatest(k.first, p_seq + 1)), array_agg(k.last), coalesce(sum(k.last - greatest(k.first, p_seq + 1) + 1), 0)::bigint, 0::bigint
+      FROM unnest(r.firsts, r.lasts) AS k (first, last) WHERE k.last > p_seq
+$$;
+
+-- Raise unless there is an entry at each of these seqs of a session.
+CREATE OR REPLACE FUNCTION everturn.check_there_v5(s everturn.sessions, r everturn.ranges_v1) RETURNS void LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    lost bigint := CASE WHEN r.size > 0 THEN everturn.first_missing_v1(s.no, r) ELSE 0 END;
+BEGIN
+    IF lost > 0 THEN
+        PERFORM everturn.damaged_v1(s.no, format('the entry with seq %s is lost, or not where it was written', lost));
+    END IF;
+END
+$$;
+
 -- Visible entries whose body is like the pattern, newest first, before (p_session, p_seq): at most p_limit of them.
 -- ILIKE on a column that is COLLATE "C" folds the ASCII letters and no others, as core/text_search.py does.
--- Session by session, and down the path of each as far as there are matches, past what is not on it.
+-- Session by session, and down the path of each as far as there are matches, past what is not on it. Raises if an entry that it passes
+-- is lost, or, at the end of all sessions, if one of these is.
 CREATE OR REPLACE FUNCTION everturn.find_v1(
     p_namespace text, p_session_id text, p_pattern text, p_session bigint, p_seq bigint, p_limit integer,
     p_now double precision
@@ -2368,6 +2506,7 @@ BEGIN
     LOOP
         PERFORM everturn.check_session_v1(s);
         upto := CASE WHEN s.no = p_session THEN least(s.head, p_seq - 1) ELSE s.head END;
+        PERFORM everturn.check_there_v5(s, (s.kept, s.kept, cardinality(s.kept), 0)::everturn.ranges_v1);
         r.at := s.head;
         WHILE r.at > 0 LOOP
             r := everturn.ranges_v1(s, r.at, 1, upto, 1000);
@@ -2388,9 +2527,14 @@ BEGIN
                     RETURN;
                 END IF;
             END LOOP;
+            PERFORM everturn.check_there_v5(s, everturn.above_v5(r, s.floor));
         END LOOP;
         EXIT WHEN p_session_id IS NOT NULL;
     END LOOP;
+    IF p_session_id IS NULL THEN
+        PERFORM everturn.check_absent_v1(p_namespace, k.name)
+           FROM everturn.hidden_names_v5(p_namespace, '', NULL, '', NULL, at) AS k (name);
+    END IF;
 END
 $$;
 
@@ -2473,6 +2617,9 @@ BEGIN
     SELECT * INTO t FROM everturn.sessions n WHERE n.no = p_no;
     SELECT * INTO f FROM everturn.forks k WHERE k.no = p_no;
     IF f.rest > 0 THEN
+        PERFORM everturn.damaged_v1(p_no, 'a fork of it that is under way has another source')
+           FROM everturn.sessions n
+          WHERE n.no = f.source AND (n.namespace, n.session_id) IS DISTINCT FROM (t.namespace, t.forked_from);
         r := everturn.ranges_v1(t, f.next, t.floor + 1, f.next, p_limit);
         last := cardinality(r.firsts);
         extra := r.size - p_limit;
@@ -3078,7 +3225,7 @@ BEGIN
 END
 $$;
 
--- Everything stored of a session, and damaged effects and facts.
+-- Everything stored of a session, and damaged effects and facts, and its lease.
 CREATE OR REPLACE FUNCTION everturn.verify_v3(p_namespace text, p_session_id text, p_now double precision)
 RETURNS SETOF everturn.part_v1 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
@@ -3089,6 +3236,13 @@ BEGIN
           FROM everturn.sessions n JOIN everturn.effects e ON e.session = n.no
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
            AND e.seal IS DISTINCT FROM everturn.effect_seal_v3(e);
+    RETURN QUERY
+        SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
+               'its lease is lost, or not as it was written', NULL::json
+          FROM everturn.sessions n
+          LEFT JOIN everturn.leases l ON l.namespace = n.namespace AND l.session_id = n.session_id
+         WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
+           AND (n.lease IS NOT NULL AND l.token IS NULL OR NOT everturn.is_sealed_v5(l));
     RETURN QUERY
         SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
                'some of its effects are lost', NULL::json
@@ -3166,7 +3320,8 @@ BEGIN
 END
 $$;
 
--- Numbers of sessions that do not exist, though there are rows of them. (Those that still have a name are verified by it.)
+-- Numbers of sessions that do not exist, though there are rows of them; and damaged leases of names without a session. (Those that
+-- still have a name are verified by it.)
 CREATE OR REPLACE FUNCTION everturn.orphans_v1() RETURNS SETOF text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -3191,6 +3346,12 @@ BEGIN
         SELECT format('there are %s of session number %s, which does not exist', string_agg(o.name, ', '), o.no)
           FROM unnest(nos, names) AS o (no, name)
          WHERE NOT EXISTS (SELECT FROM everturn.names k WHERE k.no = o.no) GROUP BY o.no;
+    RETURN QUERY
+        SELECT format('the lease of %s, which does not exist, is not as it was written', quote_literal(l.session_id))
+          FROM everturn.leases l
+         WHERE NOT everturn.is_sealed_v5(l)
+           AND NOT EXISTS (SELECT FROM everturn.sessions s
+                            WHERE s.namespace = l.namespace AND s.session_id = l.session_id AND NOT s.ended);
 END
 $$;
 

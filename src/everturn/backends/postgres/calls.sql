@@ -11,7 +11,7 @@ SELECT * FROM everturn.lease_v3(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 SELECT l.token, l.holder, l.until, l.until OPERATOR(pg_catalog.-) n.at
   FROM (SELECT %s::pg_catalog.text, %s::pg_catalog.text, %s::pg_catalog.float8) AS asked (namespace, id, now),
        everturn.now_v1(asked.now) AS n (at), everturn.session_v1(asked.namespace, asked.id, asked.now) AS s,
-       everturn.lease_of_v3(asked.namespace, asked.id) AS l
+       everturn.lease_of_v5(asked.namespace, asked.id, s.lease) AS l
  WHERE everturn.in_force_v3(l, coalesce(s.life, ''), n.at)
 
 -- open_work: the holders of leases in force, and how many effects are in doubt; NULL where there are too many rows to look at

@@ -26,7 +26,13 @@ def call_for(prefix: str, where: Where | None, token: paging.Token) -> tuple[str
 
 
 def page_in(rows: Rows, token: paging.Token, limit: int) -> Page:
-    """Read rows of the type listed_v4. Raises CorruptEntry for facts that are none."""
+    """Read rows of the type listed_v4. Raises CorruptEntry for facts that are none.
+
+    A damaged session has no life among them. It is listed by name; in the order of change nobody knows its place.
+    """
+    for session_id, life, *_ in rows:
+        if not life and token.order == "recent":
+            raise unreadable_session(session_id, ValueError("it is lost, or not as it was written"))
     return paging.page_of([(*row[:-1], _facts(row)) for row in rows], token, limit)
 
 

@@ -1,7 +1,9 @@
 -- Look who holds the lease of a session. Writes nothing. ARGV: now ('': by the server's clock). The answer: token, holder, until and
 -- what is left, in microseconds; nothing if nobody holds it. There may be a lease without a session.
 local stored = call('HMGET', META, unpack(META_FIELDS))
-if stored[1] and not sound(stored) then damaged('meta') end
+if stored[1] and not sound(stored) or not stored[1] and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then
+  damaged('meta')
+end
 local now, ends = tonumber(ARGV[1]), whole(stored[8])
 if not now then
   local time = call('TIME')

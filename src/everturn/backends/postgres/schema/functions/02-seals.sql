@@ -42,7 +42,7 @@ RETURN (session % 2147483647 * 40503 + seq % 2147483647 * 69621 + after % 214748
        % 2147483629;
 
 -- The seal of a change. Arrays, because record_send looks up the type of every column each time. The texts are left out where
--- it is a plain append, which has none: the planner sees that, and leaves them out of append_v1.
+-- it is a plain append, which has none, and the planner sees that.
 CREATE OR REPLACE FUNCTION everturn.change_seal_v1(
     session bigint, version bigint, first_seq bigint, count bigint, head bigint, cleared bigint, floor bigint, messages bigint,
     created_at double precision, kept bigint[], kind text, call bytea, key bytea, content bytea, snapshot_id text, label text
@@ -53,6 +53,26 @@ RETURN substring(sha256(
         WHEN kind = 'append' AND key IS NULL AND content IS NULL AND snapshot_id IS NULL AND label IS NULL THEN ''
         ELSE array_send(ARRAY[convert_to(kind, 'UTF8'), key, content, convert_to(snapshot_id, 'UTF8'),
                               convert_to(label, 'UTF8')]) END) FROM 1 FOR 8);
+
+-- Raise that a change is lost, or not as it was written.
+CREATE OR REPLACE FUNCTION everturn.lost_change_v5(p_session bigint, p_version bigint) RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    PERFORM everturn.damaged_v1(p_session, format('the change that made version %s is lost or damaged', p_version));
+END
+$$;
+
+-- Raise if a change is not as it was written. (By its number: no function takes a row of a table that can be partitioned.)
+CREATE OR REPLACE FUNCTION everturn.check_change_v5(p_session bigint, p_version bigint) RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    PERFORM FROM everturn.changes g
+      WHERE g.session = p_session AND g.version = p_version AND g.seal = everturn.change_seal_v1(
+                g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept,
+                g.kind, g.call, g.key, g.content, g.snapshot_id, g.label);
+    IF NOT FOUND THEN
+        PERFORM everturn.lost_change_v5(p_session, p_version);
+    END IF;
+END
+$$;
 
 -- The seal of a session, as before; and over the number of its effects, if it has any.
 CREATE OR REPLACE FUNCTION everturn.session_seal_v1(s everturn.sessions) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
@@ -88,15 +108,19 @@ RETURN (tally % 1099511627689 + 40503 + messages * (69621 + 16807 + 48271) + byt
         + (everturn.ticks_v1(changed_to) - everturn.ticks_v1(changed_from)) * 31
         + (everturn.ticks_v1(expires_to) - everturn.ticks_v1(expires_from)) * 37) % 1099511627689;
 
--- Whether a session's row is as it was written. (CASE: steps are made of times only once these are known to be right.)
-CREATE OR REPLACE FUNCTION everturn.is_whole_v1(s everturn.sessions) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
-RETURN CASE WHEN (s).seal = everturn.session_seal_v1(s)
-             AND ((s).tally % 1099511627689 - everturn.tally_v1(
+-- Whether the columns of a session's row that `tally` covers are as they were written: the times, by which pages are made,
+-- among them. A tenth of the time of is_whole_v1. (CASE: steps are made of times only once these are known to be right.)
+CREATE OR REPLACE FUNCTION everturn.is_timely_v5(s everturn.sessions) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN ((s).tally % 1099511627689 - everturn.tally_v1(
                      (s).version, (s).last_seq, (s).head, (s).messages, (s).bytes, (s).changed_at, (s).expires_at))
                  % 1099511627689 = 0
             THEN ((s).changed_in, (s).expires_in)
                  IS NOT DISTINCT FROM (everturn.step_v1((s).changed_at), everturn.step_v1((s).expires_at))
             ELSE false END;
+
+-- Whether a session's row is as it was written.
+CREATE OR REPLACE FUNCTION everturn.is_whole_v1(s everturn.sessions) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN (s).seal = everturn.session_seal_v1(s) THEN everturn.is_timely_v5(s) ELSE false END;
 
 CREATE OR REPLACE FUNCTION everturn.snapshot_seal_v1(n everturn.snapshots) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
 RETURN substring(sha256(record_send(ROW(

@@ -100,7 +100,7 @@ BEGIN
         IF p_version BETWEEN s.forgotten + 1 AND s.version AND g.seal IS DISTINCT FROM everturn.change_seal_v1(
             g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept, g.kind,
             g.call, g.key, g.content, g.snapshot_id, g.label) THEN
-            PERFORM everturn.damaged_v1(s.no, format('the change that made version %s is lost or damaged', p_version));
+            PERFORM everturn.lost_change_v5(s.no, p_version);
         ELSIF p_version NOT BETWEEN s.forgotten + 1 AND s.version OR g.head IS NULL THEN
             p.refusal := 'no_version';
         ELSE

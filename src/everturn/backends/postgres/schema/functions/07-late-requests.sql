@@ -63,16 +63,22 @@ END
 $$;
 
 -- The version that a call made; NULL if it made none. A first attempt looks only among changes made since it was issued:
--- its retry may have overtaken it, or the network may have sent it twice.
+-- its retry may have overtaken it, or the network may have sent it twice. Raises if a change that a retry passes is lost: it may be the
+-- one. (Of a first attempt, rows of turns in the same statement may still have to be written.)
 CREATE OR REPLACE FUNCTION everturn.version_of_v1(s everturn.sessions, r everturn.request_v1, p_at double precision) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    g record;
+    g    record;
+    next bigint := s.version;
 BEGIN
     IF NOT coalesce(r.retry, false) AND s.changed_at < r.issued THEN
         RETURN NULL;
     END IF;
     FOR g IN SELECT c.version, c.call, c.created_at FROM everturn.changes c WHERE c.session = s.no ORDER BY c.version DESC LOOP
+        IF r.retry AND g.version <> next AND next > s.forgotten THEN
+            PERFORM everturn.lost_change_v5(s.no, next);
+        END IF;
+        next := next - 1;
         IF g.call = r.call THEN
             RETURN g.version;
         ELSIF NOT coalesce(r.retry, false) AND g.created_at < r.issued THEN
@@ -81,6 +87,9 @@ BEGIN
             RETURN NULL;  -- older than any call; or made before the clock was set back, and then there may be many
         END IF;
     END LOOP;
+    IF r.retry AND next > s.forgotten THEN
+        PERFORM everturn.lost_change_v5(s.no, next);
+    END IF;
     RETURN NULL;
 END
 $$;
@@ -94,8 +103,10 @@ DECLARE
 BEGIN
     IF made IS NOT NULL THEN
         SELECT * INTO c FROM everturn.changes g WHERE g.session = s.no AND g.version = made;
+        PERFORM everturn.check_change_v5(s.no, c.version);
     ELSIF r.key IS NOT NULL THEN
         FOR c IN SELECT * FROM everturn.changes g WHERE g.session = s.no AND g.key = r.key ORDER BY g.version DESC LOOP
+            PERFORM everturn.check_change_v5(s.no, c.version);
             -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
             IF c.count = 0 OR everturn.on_path_v1(s, s.head, c.first_seq + c.count - 1) THEN
                 IF c.content IS DISTINCT FROM r.content THEN

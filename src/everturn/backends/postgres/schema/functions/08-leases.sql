@@ -7,6 +7,10 @@ RETURN substring(sha256(
     array_send(ARRAY[convert_to(namespace, 'UTF8'), convert_to(session_id, 'UTF8'), convert_to(life, 'UTF8'),
                      convert_to(holder, 'UTF8')]) || int8send(token) || float8send(until)) FROM 1 FOR 8);
 
+-- Whether a lease is as it was written; NULL where there is none.
+CREATE OR REPLACE FUNCTION everturn.is_sealed_v5(l everturn.leases) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN (l).seal = everturn.lease_seal_v3((l).namespace, (l).session_id, (l).life, (l).token, (l).holder, (l).until);
+
 -- Whether a lease is in force, in this life of the session ('': there is none). One that ends later than the longest could was
 -- taken before the clock was set back.
 CREATE OR REPLACE FUNCTION everturn.in_force_v3(l everturn.leases, p_life text, p_at double precision) RETURNS boolean
@@ -20,16 +24,28 @@ CREATE OR REPLACE FUNCTION everturn.is_named_v5(
 RETURN (l).token = p_token AND coalesce(nullif(p_holder, ''), (l).holder) = (l).holder AND everturn.in_force_v3(l, p_life, p_at)
        AND (l).seal = everturn.lease_seal_v3((l).namespace, (l).session_id, (l).life, (l).token, (l).holder, (l).until);
 
--- The lease of a session. Raises if it is not as it was written.
-CREATE OR REPLACE FUNCTION everturn.lease_of_v3(p_namespace text, p_session_id text) RETURNS everturn.leases LANGUAGE plpgsql AS $$
+-- The lease of a session. Raises if it is not as it was written, or lost: `p_noted` is the token that the session's row notes of a
+-- lease that was not released (NULL: it notes none). Else the holder of a lost lease and the next one would both believe that they have
+-- it, with the same token. (No seal covers what is noted. So where there is a lease, that alone counts.)
+CREATE OR REPLACE FUNCTION everturn.lease_of_v5(p_namespace text, p_session_id text, p_noted bigint) RETURNS everturn.leases
+LANGUAGE plpgsql AS $$
 DECLARE
     l everturn.leases;
 BEGIN
     SELECT * INTO l FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id;
-    IF FOUND AND l.seal <> everturn.lease_seal_v3(l.namespace, l.session_id, l.life, l.token, l.holder, l.until) THEN
+    IF NOT FOUND AND p_noted IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = 'its lease is lost', DETAIL = p_session_id;
+    ELSIF FOUND AND l.seal <> everturn.lease_seal_v3(l.namespace, l.session_id, l.life, l.token, l.holder, l.until) THEN
         RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = 'its lease is not as it was written', DETAIL = p_session_id;
     END IF;
     RETURN l;
+END
+$$;
+
+-- The same, for workers of version 4 that are still open: they do not say what the session's row notes.
+CREATE OR REPLACE FUNCTION everturn.lease_of_v3(p_namespace text, p_session_id text) RETURNS everturn.leases LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN everturn.lease_of_v5(p_namespace, p_session_id, NULL);
 END
 $$;
 
@@ -65,7 +81,7 @@ CREATE OR REPLACE FUNCTION everturn.is_claimed_v3(
     p_namespace text, s everturn.sessions, r everturn.request_v1, p_at double precision
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    l everturn.leases := everturn.lease_of_v3(p_namespace, r.session_id);  -- raises, if it is damaged
+    l everturn.leases := everturn.lease_of_v5(p_namespace, r.session_id, s.lease);  -- raises, if it is damaged
 BEGIN
     RETURN coalesce(everturn.is_named_v5(l, coalesce(s.life, ''), r.lease_token, r.lease_holder, p_at), false);
 END
@@ -91,8 +107,10 @@ BEGIN
             PERFORM FROM everturn.leases k WHERE k.namespace = p_namespace AND k.session_id = p_session_id FOR UPDATE;
         ELSIF NOT everturn.is_absent_v5(p_namespace, p_session_id) THEN
             CONTINUE;
+        ELSE
+            PERFORM everturn.check_absent_v1(p_namespace, p_session_id);
         END IF;
-        l := everturn.lease_of_v3(p_namespace, p_session_id);
+        l := everturn.lease_of_v5(p_namespace, p_session_id, s.lease);
         at := everturn.now_v1(p_now);  -- after both locks
         PERFORM everturn.refuse_late_v1(p_issued, p_not_after, NULL, at);
         IF s.no IS NULL OR everturn.is_over_v1(s.expires_at, at) THEN
@@ -100,6 +118,7 @@ BEGIN
         END IF;
         held := everturn.in_force_v3(l, s.life, at);
         IF p_action = 'take' THEN
+            PERFORM everturn.check_session_v1(n) FROM everturn.sessions n WHERE n.no = s.no;
             IF held AND l.holder <> p_holder THEN
                 RETURN ('lease_held', l.token, l.until, l.until - at, at)::everturn.lease_outcome_v3;
             END IF;

@@ -89,7 +89,7 @@ $$;
 CREATE OR REPLACE FUNCTION everturn.held_v3(p_namespace text, s everturn.sessions, p_at double precision) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
-    l everturn.leases := everturn.lease_of_v3(p_namespace, s.session_id);
+    l everturn.leases := everturn.lease_of_v5(p_namespace, s.session_id, s.lease);
 BEGIN
     RETURN CASE WHEN everturn.in_force_v3(l, s.life, p_at) THEN l.token ELSE 0 END;
 END

@@ -88,6 +88,7 @@ BEGIN
         NULL;  -- the state stays
     WHEN 'delete_snapshot' THEN
         IF NOT EXISTS (SELECT FROM everturn.snapshots n WHERE n.session = s.no AND n.snapshot_id = r.snapshot_id) THEN
+            PERFORM everturn.snapshots_v1(s);  -- was there one?
             p.refusal := 'no_snapshot';
         END IF;
     WHEN 'rollback' THEN

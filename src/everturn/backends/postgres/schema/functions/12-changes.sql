@@ -66,6 +66,11 @@ BEGIN
             END IF;
         END IF;
         IF p.refusal IS NOT NULL THEN
+            IF s.no IS NOT NULL THEN  -- what is told of a session must be true
+                PERFORM everturn.check_session_v1(s);
+            ELSE
+                PERFORM everturn.check_absent_v1(p_namespace, r.session_id);
+            END IF;
             IF r.retry AND p.refusal <> 'late' THEN
                 PERFORM everturn.fence_off_v1(p_namespace, r.session_id, s.no, now_);
             END IF;

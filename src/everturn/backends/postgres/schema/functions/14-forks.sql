@@ -77,6 +77,9 @@ BEGIN
     SELECT * INTO t FROM everturn.sessions n WHERE n.no = p_no;
     SELECT * INTO f FROM everturn.forks k WHERE k.no = p_no;
     IF f.rest > 0 THEN
+        PERFORM everturn.damaged_v1(p_no, 'a fork of it that is under way has another source')
+           FROM everturn.sessions n
+          WHERE n.no = f.source AND (n.namespace, n.session_id) IS DISTINCT FROM (t.namespace, t.forked_from);
         r := everturn.ranges_v1(t, f.next, t.floor + 1, f.next, p_limit);
         last := cardinality(r.firsts);
         extra := r.size - p_limit;

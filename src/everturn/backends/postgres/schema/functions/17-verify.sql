@@ -36,7 +36,7 @@ BEGIN
 END
 $$;
 
--- Everything stored of a session, and damaged effects and facts.
+-- Everything stored of a session, and damaged effects and facts, and its lease.
 CREATE OR REPLACE FUNCTION everturn.verify_v3(p_namespace text, p_session_id text, p_now double precision)
 RETURNS SETOF everturn.part_v1 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -47,6 +47,13 @@ BEGIN
           FROM everturn.sessions n JOIN everturn.effects e ON e.session = n.no
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
            AND e.seal IS DISTINCT FROM everturn.effect_seal_v3(e);
+    RETURN QUERY
+        SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
+               'its lease is lost, or not as it was written', NULL::json
+          FROM everturn.sessions n
+          LEFT JOIN everturn.leases l ON l.namespace = n.namespace AND l.session_id = n.session_id
+         WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
+           AND (n.lease IS NOT NULL AND l.token IS NULL OR NOT everturn.is_sealed_v5(l));
     RETURN QUERY
         SELECT 'wrong', NULL::bigint, NULL::bigint, NULL::bigint, NULL::float8, NULL::bytea,
                'some of its effects are lost', NULL::json
@@ -124,7 +131,8 @@ BEGIN
 END
 $$;
 
--- Numbers of sessions that do not exist, though there are rows of them. (Those that still have a name are verified by it.)
+-- Numbers of sessions that do not exist, though there are rows of them; and damaged leases of names without a session. (Those that
+-- still have a name are verified by it.)
 CREATE OR REPLACE FUNCTION everturn.orphans_v1() RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -149,5 +157,11 @@ BEGIN
         SELECT format('there are %s of session number %s, which does not exist', string_agg(o.name, ', '), o.no)
           FROM unnest(nos, names) AS o (no, name)
          WHERE NOT EXISTS (SELECT FROM everturn.names k WHERE k.no = o.no) GROUP BY o.no;
+    RETURN QUERY
+        SELECT format('the lease of %s, which does not exist, is not as it was written', quote_literal(l.session_id))
+          FROM everturn.leases l
+         WHERE NOT everturn.is_sealed_v5(l)
+           AND NOT EXISTS (SELECT FROM everturn.sessions s
+                            WHERE s.namespace = l.namespace AND s.session_id = l.session_id AND NOT s.ended);
 END
 $$;
