@@ -198,7 +198,7 @@ class ModelStore:
             before = session.state
             hidden = before.hidden & {item.seq for item in path}
             place = session.last_seq + 1
-            copies = carried(before, path, entries, hides or (0, max(hidden, default=0)), place)
+            copies = carried(before, path, entries, hides or (0, max(before.hidden, default=0)), place)
             first = place + len(copies)
             turn = tuple(Stored(seq, first, entry) for seq, entry in enumerate(entries, first))
             session.stored |= {item.seq: item for item in copies + turn}
