@@ -27,14 +27,14 @@ from everturn.errors import MemoryStoreBackendError
 
 RUNNING = "*"  # behind the name of a place that has been kept, and before the number of turns it may still write
 TO_RUN = "+"  # behind the name of a place that will be kept
-RUN_TURNS, LEAST_TURNS, RUN_SECONDS = 16, 5, 0.3  # of all runs of a queue together; of one; how long one goes on
+RUN_TURNS, LEAST_TURNS, RUN_SECONDS = 16, 6, 0.3  # of all runs of a queue together; of one; how long one goes on
 STANDS = 40, 0.5, 2.0  # until a first that does nothing is passed over: times of a round trip; at least, at most (s)
 RESTS = 6, 0.02, 0.5  # the same, if it is one whose process may simply have no more to write
 LONGEST_LOOK = 30, 0.3, 1.0  # between two looks at the queue: half of STANDS, so that nobody sleeps through its turn
 LEAST_LOOK = 0.002
 NEXT_LOOK = 3
 NOTICED = 3  # round trips from the end of a run until the next place has noticed, and written
-EARLY = 1.0  # of the expected wait, after which a look comes
+EARLY = 1.0
 LONGEST_WAIT = 0.2  # between attempts at a table that has no capacity
 MOST = 64  # places in a queue
 MEMORIES = 4096
