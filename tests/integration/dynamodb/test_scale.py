@@ -70,7 +70,7 @@ def test_each_of_many_snapshots_is_there_and_costs_one_request(opened: Opened, c
         snapshots.append(store.save_snapshot("a", label=f"{number}"))
         assert sent.since() == 1
     other = opened(timeout=120)
-    assert {found.snapshot_id for found in other.list_snapshots("a")} == {made.snapshot_id for made in snapshots}
+    assert {found.id for found in other.list_snapshots("a")} == {made.id for made in snapshots}
     for number in (0, count // 2, count - 1):
         sent.since()
         store.rollback_to_snapshot("a", snapshots[number])
