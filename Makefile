@@ -70,7 +70,7 @@ help:
 	@echo "  make deep       run everything: all seeds and backends, and the five targets below (a night)"
 	@echo "  make simulate   run the store over a simulated network (SEEDS=1000 FROM=0 BACKEND=redis|sqlite|postgres|all)"
 	@echo "  make fuzz       damage a SQLite file in thousands of ways (FLIPS=3000 OTHERS=300 SEED=1)"
-	@echo "  make campaign   stop and kill workers with leases and effects (EFFECTS=10000 PLACE=sqlite|sentinel|cluster|postgres|all)"
+	@echo "  make campaign   stop and kill workers with leases, effects and turns (EFFECTS=10000 PLACE=sqlite|sentinel|cluster|postgres|dynamodb|all)"
 	@echo "  make mutants    run the contract on stores that are broken on purpose: it must find every fault"
 	@echo "  make false-alarms  run the contract on sound stores, 50 times each: it must find nothing"
 	@echo
@@ -117,6 +117,7 @@ fuzz: $(VENV)/.dev
 
 campaign: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.crash.effect_campaign --place $(PLACE) --effects $(EFFECTS) --seed $(SEED) $(ARGS)
+	@$(VENV)/bin/python -m tests.crash.turn_campaign --place $(PLACE) --turns $(EFFECTS) --seed $(SEED) $(ARGS)
 
 lint: $(VENV)/.dev
 	@$(VENV)/bin/python -m ruff check .

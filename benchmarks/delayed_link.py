@@ -18,14 +18,14 @@ CHUNK = 2**16
 
 
 @contextmanager
-def delayed(url: str) -> Iterator[str]:
+def delayed(url: str, one_way: float = ONE_WAY) -> Iterator[str]:
     """Yield a URL that leads to the same server over the delayed link, which runs in a process of its own."""
     parts = urlsplit(url)
     assert parts.hostname
     assert parts.port
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    link = context.Process(target=_serve, args=(theirs, parts.hostname, parts.port), daemon=True)
+    link = context.Process(target=_serve, args=(theirs, parts.hostname, parts.port, one_way), daemon=True)
     link.start()
     theirs.close()
     try:
@@ -38,7 +38,7 @@ def delayed(url: str) -> Iterator[str]:
         ours.close()
 
 
-def _serve(pipe: Connection, host: str, port: int) -> None:
+def _serve(pipe: Connection, host: str, port: int, one_way: float) -> None:
     """Accept connections until this process is ended."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         pipe.send(listener.getsockname()[1])
@@ -47,14 +47,14 @@ def _serve(pipe: Connection, host: str, port: int) -> None:
             server = socket.create_connection((host, port))
             for source, target in ((client, server), (server, client)):
                 source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                threading.Thread(target=_carry, args=(source, target), daemon=True).start()
+                threading.Thread(target=_carry, args=(source, target, one_way), daemon=True).start()
 
 
-def _carry(source: socket.socket, target: socket.socket) -> None:
-    """Pass bytes on, each chunk later by ONE_WAY. One request is under way at a time, so no chunk waits for another."""
+def _carry(source: socket.socket, target: socket.socket, one_way: float) -> None:
+    """Pass bytes on, each chunk so many seconds later. One request is under way at a time: no chunk waits."""
     with suppress(OSError):
         while chunk := source.recv(CHUNK):
-            time.sleep(ONE_WAY)
+            time.sleep(one_way)
             target.sendall(chunk)
     for end in (source, target):
         with suppress(OSError):

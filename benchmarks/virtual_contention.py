@@ -1,6 +1,6 @@
 """Writers of one session of DynamoDB in virtual time: requests a turn and waits, whatever else the machine does.
 
-    python -m benchmarks.virtual_contention --writers 1 2 8 --turns 240 --seeds 5
+    python -m benchmarks.virtual_contention --writers 1 2 8 --turns 400 --seeds 16
 
 Every writer has a store of its own, in one event loop whose clock jumps to the next event. A request takes the time
 that a seed draws, and is applied by a stand-in at one moment of that. With `--held`, the items of a transaction are
@@ -177,7 +177,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--writers", nargs="+", type=int, default=[1, 2, 8])
     parser.add_argument("--turns", type=int, default=240)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5, help="how many; the least and most of them are told, too")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
     parser.add_argument("--trip", type=float, default=0.010, help="seconds of a request")
     parser.add_argument("--held", type=float, default=0.0, help="share of that in which a transaction holds its items")
     parser.add_argument("--rest", type=float, default=0.0, help="seconds between two turns of a writer")
@@ -208,8 +209,9 @@ def main() -> None:
         for writers in arguments.writers:
             all_taken: list[list[float]] = []
             requests = conflicts = 0
+            by_seed: list[float] = []
             kinds: Counter[str] = Counter()
-            for seed in range(arguments.seeds):
+            for seed in range(arguments.first, arguments.first + arguments.seeds):
                 table = f"t-{uuid.uuid4().hex}"
                 driver.create_table(**definition(table))
                 random.seed(seed)
@@ -219,6 +221,7 @@ def main() -> None:
                 all_taken.append(loop.run_until_complete(run(world, url, writers, arguments.turns, arguments.rest)))
                 loop.close()
                 requests += world.requests
+                by_seed.append(world.requests / len(all_taken[-1]))
                 kinds += world.sent
                 conflicts += world.conflicts
             done = sum(map(len, all_taken))
@@ -226,7 +229,8 @@ def main() -> None:
             late = f"p99 {trips[int(len(trips) * 0.99)]:.0f}, worst {trips[-1]:.0f}"
             waits = f"in round trips: median {statistics.median(trips):.1f}, {late}"
             each = {name: round(count / done, 2) for name, count in kinds.items()}
-            told = f"{writers} writers: {requests / done:.2f} requests a turn; {waits}"
+            spread = f"{min(by_seed):.2f} to {max(by_seed):.2f} by seed"
+            told = f"{writers} writers: {requests / done:.2f} requests a turn ({spread}); {waits}"
             print(f"{told}; conflicts {conflicts / done:.2f}; {each}", flush=True)
 
 

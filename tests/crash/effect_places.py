@@ -1,4 +1,4 @@
-"""Places of the effect campaign: a SQLite file, and servers that are paused, killed, and fail over.
+"""Places of the campaigns: a SQLite file, and servers that are paused, killed, and fail over.
 
 A replica has whatever was acknowledged (wait_replicas, synchronous_standby_names): a failover loses nothing that a
 worker was told. docs/how-to/one-worker-one-effect.md says what happens without that.
@@ -6,6 +6,7 @@ worker was told. docs/how-to/one-worker-one-effect.md says what happens without 
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections import Counter
@@ -17,17 +18,21 @@ from typing import Any
 
 import psycopg
 
+from everturn.testing.faults.proxy import FaultProxy
 from everturn.testing.servers import (
+    DynamoDBServer,
     PostgresServer,
     ValkeyCluster,
     ValkeySentinel,
     ValkeyServer,
+    dynamodb_server,
     postgres_server,
     valkey_cluster,
     valkey_sentinel,
     valkey_server,
     wait_until,
 )
+from everturn.testing.servers.dynamodb import CREDENTIALS
 from tests.crash.effect_worker import session_of
 
 PAUSE = (0.05, 1.0)  # seconds that a server says nothing
@@ -152,6 +157,33 @@ class Postgres(Place):
         return "failover"
 
 
+class DynamoDB(Place):
+    """A stand-in behind a proxy. dynoxide keeps what it acknowledged; ministack is not killed."""
+
+    def __init__(self, server: DynamoDBServer, proxy: FaultProxy) -> None:
+        super().__init__(server.url_of("everturn", proxy.url.rstrip("/")))
+        self._server = server
+        self._proxy = proxy
+
+    def faults(self, dice: Random) -> list[Callable[[], str]]:
+        some = [lambda: _paused(self._server, dice), self._unanswered, self._cut]
+        return [*some, self._killed] if self._server.is_durable else some
+
+    def _killed(self) -> str:
+        self._server.kill()
+        self._server.restart()
+        return "kill of the server"
+
+    def _unanswered(self) -> str:
+        """Keep the reply to the next change: its worker cannot know that it was made."""
+        self._proxy.swallow_next_reply(matching=b"TransactWriteItems", then="close")
+        return "lost reply"
+
+    def _cut(self) -> str:
+        self._proxy.cut()
+        return "cut of all connections"
+
+
 @contextmanager
 def sqlite(folder: Path) -> Iterator[Place]:
     yield Place(f"sqlite:///{folder / 'memory.db'}")
@@ -181,4 +213,18 @@ def postgres(_: Path) -> Iterator[Place]:
         yield Postgres(server)
 
 
-PLACES = {"sqlite": sqlite, "valkey": valkey, "sentinel": sentinel, "cluster": cluster, "postgres": postgres}
+@contextmanager
+def dynamodb(_: Path) -> Iterator[Place]:
+    os.environ.update(CREDENTIALS)
+    with dynamodb_server() as server, FaultProxy(server.endpoint) as proxy:
+        yield DynamoDB(server, proxy)
+
+
+PLACES = {
+    "sqlite": sqlite,
+    "valkey": valkey,
+    "sentinel": sentinel,
+    "cluster": cluster,
+    "postgres": postgres,
+    "dynamodb": dynamodb,
+}

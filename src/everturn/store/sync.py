@@ -1376,7 +1376,7 @@ class MemoryStore:
         Args:
             prefix: Return only sessions whose id begins with this text.
             where: Return only sessions with all these facts (`set_facts`). SQLite and PostgreSQL have an index of
-                them; on Redis every session is read, and a page may have few sessions, or none, and a next page.
+                them; on Redis and DynamoDB every session is read, and a page may have few, or none, and a next page.
             limit: Return at most this many on a page, up to 1,000.
             page: The `next` of the page before. None: the first page.
             order: None: by id. "recent": the latest changed first.

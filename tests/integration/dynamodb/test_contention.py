@@ -175,6 +175,8 @@ def test_a_queue_is_empty_once_all_have_written(opened: Opened, queue: Queue) ->
     say(stores[0], "first")
     together(*(lambda store=store: [say(store, "x") for _ in range(10)] for store in stores))
     assert len(texts(stores[0])) == 41
+    assert len(queue.names()) <= 1  # the last to write may have been amid a run, that nobody waits for
+    say(opened(timeout=60), "last")
     assert queue.names() == []
 
 
@@ -271,6 +273,42 @@ def test_a_process_that_writes_on_keeps_its_place_for_some_turns(opened: Opened,
         say(store, f"{number}")
         seen.append(queue.names())
     assert seen == [[f"mine*{head_queue.RUN_TURNS // 2 - written}", "another"] for written in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("before", "has_rival"), [("another+", True), ("another*2", True), ("another", False)])
+def test_a_place_behind_a_process_that_writes_on_is_kept_though_nobody_else_waits(
+    opened: Opened, queue: Queue, monkeypatch: pytest.MonkeyPatch, before: str, has_rival: bool
+) -> None:
+    """That process went to the end of the queue, and is about to be there: two share the cost of a place."""
+    monkeypatch.setattr(head_queue, "STANDS", (0, 60, 60))
+    monkeypatch.setattr(head_queue, "RESTS", (0, 60, 60))
+    store = opened(timeout=30)
+    say(store, "first")
+    queue.put(before)
+    client = store._operations.backend.client
+    send = client.send
+
+    async def watched(operation: str, *args: Any, **options: Any) -> Any:
+        if operation == "get_item" and before in queue.names():  # it looks, and the other has just left
+            queue.put(*queue.names()[1:])
+        return await send(operation, *args, **options)
+
+    client.send = watched
+    memory = store._operations.backend._writer._memories.of(PK)
+    memory.ended = time.monotonic() + 60
+    say(store, "second")
+    kept = [name.partition("*")[2] for name in queue.names()]
+    assert kept == ([f"{head_queue.RUN_TURNS // 2 - 1}"] if has_rival else [])
+
+
+def test_a_place_behind_one_that_was_passed_over_is_left(opened: Opened, queue: Queue) -> None:
+    """Its process has no more to write, or is dead: nobody is about to come."""
+    store = opened(timeout=30)
+    say(store, "first")
+    queue.put("another*2")
+    store._operations.backend._writer._memories.of(PK).ended = time.monotonic() + 60
+    assert say(store, "second").version == 2
+    assert queue.names() == []
 
 
 def test_a_place_says_how_many_turns_are_before_another() -> None:

@@ -27,14 +27,14 @@ from everturn.errors import MemoryStoreBackendError
 
 RUNNING = "*"  # behind the name of a place that has been kept, and before the number of turns it may still write
 TO_RUN = "+"  # behind the name of a place that will be kept
-RUN_TURNS, LEAST_TURNS, RUN_SECONDS = 16, 5, 0.3  # of all runs of a queue together; of one; how long one goes on
+RUN_TURNS, LEAST_TURNS, RUN_SECONDS = 16, 6, 0.3  # of all runs of a queue together; of one; how long one goes on
 STANDS = 40, 0.5, 2.0  # until a first that does nothing is passed over: times of a round trip; at least, at most (s)
 RESTS = 6, 0.02, 0.5  # the same, if it is one whose process may simply have no more to write
 LONGEST_LOOK = 30, 0.3, 1.0  # between two looks at the queue: half of STANDS, so that nobody sleeps through its turn
 LEAST_LOOK = 0.002
 NEXT_LOOK = 3
 NOTICED = 3  # round trips from the end of a run until the next place has noticed, and written
-EARLY = 1.0  # of the expected wait, after which a look comes
+EARLY = 1.0
 LONGEST_WAIT = 0.2  # between attempts at a table that has no capacity
 MOST = 64  # places in a queue
 MEMORIES = 4096
@@ -50,6 +50,7 @@ class Memory(msgspec.Struct):
     trip: float = 0.0  # seconds that a request takes, about
     wrote: float = 0.0  # the moment of its latest write
     pace: float = 0.0  # seconds between two writes of a run, about
+    has_rival: bool = False  # the first that was waited for last writes one change after the other: it will be back
 
 
 class Move(msgspec.Struct, frozen=True, gc=False):
@@ -101,14 +102,14 @@ class QueuePlace:
     def move(self, stored: StoredHead | None, *, may_stay: bool = False) -> Move:
         """Say what a write of this head does to the queue.
 
-        The place is left. With `may_stay` it is kept for the next change of a run, while others wait.
+        The place is left. With `may_stay` it is kept for the next change of a run, while others wait, or will at once.
         """
         if stored is None or self._index(stored) < 0:
             return Move()
         memory, name, waiting = self._memory, self._memory.name, stored.waiting
         left = _turns_of_a_run(waiting) - memory.turns - 1
         is_over = left <= 0 or (memory.turns > 0 and time.monotonic() - memory.begun > RUN_SECONDS)
-        if not (may_stay and self._is_run and len(waiting) > 1) or is_over:
+        if not (may_stay and self._is_run and (len(waiting) > 1 or memory.has_rival)) or is_over:
             return Move(name, "", waiting[1:])
         kept = f"{_base(name)}{RUNNING}{left}"
         return Move(name, kept, (kept, *waiting[1:]))
@@ -171,6 +172,7 @@ class QueuePlace:
         since = time.monotonic()
         seen: tuple[str, bytes] | None = None
         looks = 0  # since the first has done anything
+        self._memory.has_rival = False
         while stored is not None and _is_queue(stored):
             at = self._index(stored)
             if at == 0:
@@ -183,11 +185,13 @@ class QueuePlace:
             now = time.monotonic()
             first = stored.waiting[0]
             is_running = RUNNING in first
+            self._memory.has_rival = is_running or first.endswith(TO_RUN)
             stands = self._times(*(RESTS if is_running else STANDS))
             tag = stored.tag if is_running else b""  # a run goes on if it writes
             if seen != (first, tag):
                 seen, since, looks = (first, tag), now, 0
             elif now - since >= stands:
+                self._memory.has_rival = False
                 stored = await self._pass_over(first, tag)
                 continue
             wait = EARLY * self._until_first(at, stored.waiting)
@@ -283,7 +287,7 @@ def _turns_of(name: str, run: int) -> int:
 
 
 def _turns_of_a_run(waiting: Sequence[str]) -> int:
-    return max(LEAST_TURNS, RUN_TURNS // len(waiting))
+    return max(LEAST_TURNS, RUN_TURNS // max(2, len(waiting)))
 
 
 def _usual(known: float, seconds: float) -> float:
