@@ -173,8 +173,8 @@ def test_turns_of_one_session_in_one_statement_miss_nothing(
 ) -> None:
     """The rows of the first turn are written behind the look at the second, which must not take them for lost."""
     together = (
-        f"SELECT status, version FROM {schema}.change_v5('', '{{a,a}}', ARRAY[sha256('1'), sha256('2')], NULL, '{{1,1}}',"
-        """ '{2,2}', '{"{}","{}"}', '{1,1}', NULL, NULL, NULL, NULL, NULL, 1000,"""
+        f"SELECT status, version FROM {schema}.change_v5('', '{{a,a}}', ARRAY[sha256('1'), sha256('2')], NULL,"
+        """ '{1,1}', '{2,2}', '{"{}","{}"}', '{1,1}', NULL, NULL, NULL, NULL, NULL, 1000,"""
         " extract(epoch FROM clock_timestamp()), '{1e12,1e12}', NULL)"
     )
     answers = beside.execute(together).fetchall()  # type: ignore[call-overload]
