@@ -16,7 +16,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 # In names of modules, classes and functions, as a part of the name.
 LEFT = {
-    *("engine", "engines", "door", "dossier", "dossiers", "filing", "shelf", "nursery", "subject", "lane", "lanes"),
+    *("engine", "engines", "editor", "dossier", "dossiers", "filing", "shelf", "nursery", "subject", "lane", "lanes"),
     *("letter", "letters", "sight", "around", "telling", "wolf", "face", "faces", "keeper", "strangers"),
 }
 FIRST_WORDS = {"what", "who", "where", "that", "whoever", "which", "how", "why", "those", "see", "whose"}

@@ -174,13 +174,13 @@ def use_without_rights(path: str) -> None:
     try:
         store = everturn.open(url(path), timeout=2)
     except MemoryStoreBackendError as exc:
-        refused_at_the_door = exc
+        refused_at_once = exc
     else:
         use_read_only(store)
         return
-    assert path in str(refused_at_the_door)
-    assert refused_at_the_door.outcome == "not_written"
-    assert re.search(r"permissions|read-only", str(refused_at_the_door))
+    assert path in str(refused_at_once)
+    assert refused_at_once.outcome == "not_written"
+    assert re.search(r"permissions|read-only", str(refused_at_once))
     print("refused")
 
 

@@ -34,7 +34,7 @@ from tests.model.test_state_machine import (
     places,
 )
 from tests.store.places import ALL, Place, Servers
-from tests.store.places.sqlite import FileDoor
+from tests.store.places.sqlite import FileEditor
 from tests.tiers import first
 
 BACKENDS = ("sqlite", "valkey", "cluster", "postgres", "dynamodb")
@@ -129,15 +129,15 @@ class Agreement(Walk):
         lost = shown[which % len(shown)] if shown else None
         if lost is None or isinstance(lost.entry, Summary):
             return  # compact cannot tell a summary below a trim from other entries that went, so nor can a read
-        door = self.others[backend - 1].door if backend else FileDoor(self.file, self.servers.beside_sqlite)
-        stored = door.entry("a", lost.seq)
-        door.drop_entry("a", lost.seq)
+        editor = self.others[backend - 1].editor if backend else FileEditor(self.file, self.servers.beside_sqlite)
+        stored = editor.entry("a", lost.seq)
+        editor.drop_entry("a", lost.seq)
         store = self.each("", which % 2)[backend]
         assert not store.verify("a").ok
         for read in (store.state, store.get_history):
             with pytest.raises(CorruptEntry):
                 read("a")
-        door.put_entry("a", lost.seq, stored)
+        editor.put_entry("a", lost.seq, stored)
         self.touched.add(("", "a"))
 
 

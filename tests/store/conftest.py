@@ -116,7 +116,7 @@ def store(place: Place) -> Any:
 
 @pytest.fixture
 def lasting(place: Place) -> Place:
-    """A place whose stores can be closed and opened again, and that has a back door."""
+    """A place whose stores can be closed and opened again, and that has an editor."""
     return place
 
 

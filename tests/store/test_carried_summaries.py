@@ -513,7 +513,7 @@ def test_a_damaged_summary_is_neither_kept_nor_dropped(lasting: Place) -> None:
     folded(store)
     before = store.info("a").version
     store.close()
-    rewrite(11, lambda one: replace(one, body=one.body.replace(b"012", b"210")))(lasting.door)
+    rewrite(11, lambda one: replace(one, body=one.body.replace(b"012", b"210")))(lasting.editor)
     store = lasting.open()
     with pytest.raises(CorruptEntry):
         store.replace("a", [user("again")], after=9)
@@ -525,7 +525,7 @@ def test_a_summary_that_is_lost_is_missed(lasting: Place) -> None:
     store = lasting.open()
     folded(store)
     store.close()
-    lasting.door.drop_entry("a", 11)
+    lasting.editor.drop_entry("a", 11)
     store = lasting.open()
     with pytest.raises(CorruptEntry):
         store.replace("a", [user("again")], after=9)

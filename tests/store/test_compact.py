@@ -105,10 +105,10 @@ def test_compact_of_an_absent_session_is_nothing(store: Any) -> None:
 def test_compact_gives_room_back(lasting: Place) -> None:
     store = lasting.open()
     say(store, "a", *("x" * 1000 for _ in range(2000)))
-    full = lasting.door.size()
+    full = lasting.editor.size()
     store.erase("a")
     store.compact()
-    assert lasting.door.size() < full / 4
+    assert lasting.editor.size() < full / 4
 
 
 def test_drop_undo_reclaims_what_a_replace_removed(store: Any) -> None:

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from everturn import ChatMessage, CorruptEntry, Record, Summary, ToolCall
-from tests.store.places import Door, Place, Stored
+from tests.store.places import Editor, Place, Stored
 from tests.store.speech import say_each, user, words
 
-Damage = Callable[[Door], None]
+Damage = Callable[[Editor], None]
 Damaged = Callable[[Damage], Any]
 
 
 @pytest.fixture
 def damaged(lasting: Place) -> Damaged:
-    """Writes a session "a" of five messages and more, closes it, damages it by the back door, and opens it again."""
+    """Writes a session "a" of five messages and more, closes it, damages it by the editor, and opens it again."""
 
     def write_and_damage(damage: Damage) -> Any:
         store = lasting.open()
@@ -26,14 +26,14 @@ def damaged(lasting: Place) -> Damaged:
         store.append("a", [ToolCall("f", {"x": "y"}), Summary("s", [1.0, 2.0], (1, 2)), Record("r", {"x": 1})])
         say_each(store, "bystander", "x")
         store.close()
-        damage(lasting.door)
+        damage(lasting.editor)
         return lasting.open()
 
     return write_and_damage
 
 
 def rewrite(seq: int, change: Callable[[Stored], Stored]) -> Damage:
-    return lambda door: door.put_entry("a", seq, change(door.entry("a", seq)))
+    return lambda editor: editor.put_entry("a", seq, change(editor.entry("a", seq)))
 
 
 FLIPPED = rewrite(3, lambda entry: replace(entry, body=entry.body.replace(b"3", b"4")))
@@ -43,7 +43,7 @@ IN_BODY = {
     "an empty body": rewrite(3, lambda entry: replace(entry, body=b"")),
     "a body that is no text": rewrite(3, lambda entry: replace(entry, body=b"\xff\x00\xfe")),
     "a wrong checksum": rewrite(3, lambda entry: replace(entry, checksum=entry.checksum + 1)),
-    "a deleted row": lambda door: door.drop_entry("a", 3),
+    "a deleted row": lambda editor: editor.drop_entry("a", 3),
 }
 IN_KIND = {
     "a changed kind": rewrite(3, lambda entry: replace(entry, kind="tool_call")),
@@ -58,7 +58,7 @@ FRONT_DAMAGES: dict[str, tuple[int, Damage]] = {
         1,
         rewrite(1, lambda one: replace(one, body=one.body.replace(b"rule", b"rude"))),
     ),
-    "a lost message at the beginning": (2, lambda door: door.drop_entry("a", 2)),
+    "a lost message at the beginning": (2, lambda editor: editor.drop_entry("a", 2)),
     "the latest": (31, rewrite(31, lambda one: replace(one, body=one.body[:10]))),
 }
 
@@ -70,7 +70,7 @@ def test_a_context_whose_front_is_damaged_raises(lasting: Place, damage: str) ->
     say_each(store, "a", *map(str, range(30)))
     store.close()
     seq, change = FRONT_DAMAGES[damage]
-    change(lasting.door)
+    change(lasting.editor)
     with pytest.raises(CorruptEntry) as caught:
         lasting.open().get_context("a", max_messages=5)
     assert (caught.value.session_id, caught.value.seq) == ("a", seq)
@@ -89,14 +89,14 @@ def folded(lasting: Place) -> int:
 
 def test_a_context_whose_summary_is_damaged_raises(lasting: Place) -> None:
     seq = folded(lasting)
-    rewrite(seq, lambda one: replace(one, body=one.body.replace(b"so far", b"so fun")))(lasting.door)
+    rewrite(seq, lambda one: replace(one, body=one.body.replace(b"so far", b"so fun")))(lasting.editor)
     with pytest.raises(CorruptEntry):
         lasting.open().get_context("a", max_messages=3)
 
 
 def test_a_summary_of_a_fold_that_is_lost_is_missed(lasting: Place) -> None:
     seq = folded(lasting)
-    lasting.door.drop_entry("a", seq)
+    lasting.editor.drop_entry("a", seq)
     store = lasting.open()
     assert store.verify("a").problems
     with pytest.raises(CorruptEntry):
@@ -165,7 +165,7 @@ def test_the_raw_bytes_stay(damaged: Damaged, lasting: Place) -> None:
             store.get_history("a")
     store.get_history("a", on_corrupt="skip")
     store.verify()
-    assert b'"4"' in lasting.door.entry("a", 3).body
+    assert b'"4"' in lasting.editor.entry("a", 3).body
 
 
 def test_what_comes_behind_the_damage_can_be_read(damaged: Damaged) -> None:
@@ -206,7 +206,7 @@ every_other = pytest.mark.parametrize("other", list(OTHERS))
 
 def damage_other(damaged: Damaged, other: str, change: Callable[[Stored], Stored] | None) -> None:
     seq, read = OTHERS[other]
-    store = damaged(rewrite(seq, change) if change else lambda door: door.drop_entry("a", seq))
+    store = damaged(rewrite(seq, change) if change else lambda editor: editor.drop_entry("a", seq))
     with pytest.raises(CorruptEntry):
         read(store)
     assert not store.verify("a").ok
@@ -248,15 +248,15 @@ def test_a_changed_kind_raises_where_all_is_read(damaged: Damaged, seq: int, kin
 # --- parts that disagree ---------------------------------------------------------------------------------------------
 
 DISAGREEMENTS: dict[str, Damage] = {
-    "a head beyond the log": lambda door: door.set_state("a", head=99),
-    "a head beyond the log and its end": lambda door: door.set_state("a", head=99, last_seq=99),
-    "a head at nothing": lambda door: door.set_state("a", head=0),
-    "a head too early": lambda door: door.set_state("a", head=2),
-    "a missing log": lambda door: door.drop_log("a"),
-    "a floor too high": lambda door: door.set_state("a", floor=4),
-    "cleared too high": lambda door: door.set_state("a", cleared=8, floor=8),
-    "a wrong count": lambda door: door.set_state("a", messages=4),
-    "a jump that was not": lambda door: door.add_jump("a", 4, after=1),
+    "a head beyond the log": lambda editor: editor.set_state("a", head=99),
+    "a head beyond the log and its end": lambda editor: editor.set_state("a", head=99, last_seq=99),
+    "a head at nothing": lambda editor: editor.set_state("a", head=0),
+    "a head too early": lambda editor: editor.set_state("a", head=2),
+    "a missing log": lambda editor: editor.drop_log("a"),
+    "a floor too high": lambda editor: editor.set_state("a", floor=4),
+    "cleared too high": lambda editor: editor.set_state("a", cleared=8, floor=8),
+    "a wrong count": lambda editor: editor.set_state("a", messages=4),
+    "a jump that was not": lambda editor: editor.add_jump("a", 4, after=1),
 }
 every_disagreement = pytest.mark.parametrize("what", list(DISAGREEMENTS))
 
@@ -281,7 +281,7 @@ def test_the_state_of_parts_that_disagree_is_corruption(damaged: Damaged, what: 
 
 
 def test_verify_names_a_head_far_beyond_the_log_in_few_words(damaged: Damaged) -> None:
-    report = damaged(lambda door: door.set_state("a", head=300_000)).verify("a")
+    report = damaged(lambda editor: editor.set_state("a", head=300_000)).verify("a")
     assert not report.ok
     assert len(report.problems) < 1000
 
@@ -291,7 +291,7 @@ def test_verify_finds_a_snapshot_that_points_nowhere(lasting: Place) -> None:
     say_each(store, "a", "1", "2")
     snapshot = store.save_snapshot("a")
     store.close()
-    lasting.door.move_snapshots("a", head=77)
+    lasting.editor.move_snapshots("a", head=77)
     problems = lasting.open().verify("a").problems
     assert any(snapshot.id in problem.what for problem in problems)
 
@@ -301,7 +301,7 @@ def test_verify_finds_an_undo_step_that_points_nowhere(lasting: Place) -> None:
     say_each(store, "a", "1", "2")
     store.clear("a")
     store.close()
-    lasting.door.move_undo_steps("a", head=77)
+    lasting.editor.move_undo_steps("a", head=77)
     assert any("undo" in problem.what for problem in lasting.open().verify("a").problems)
 
 
@@ -310,7 +310,7 @@ def test_verify_finds_a_jump_that_leads_forward(lasting: Place) -> None:
     say_each(store, "a", "1", "2")
     store.replace("a", [user("3")], after=1)
     store.close()
-    lasting.door.add_jump("a", 3, after=9)
+    lasting.editor.add_jump("a", 3, after=9)
     assert not lasting.open().verify("a").ok
 
 
@@ -318,7 +318,7 @@ def test_verify_finds_a_gap_in_the_change_log(lasting: Place) -> None:
     store = lasting.open()
     say_each(store, "a", "1", "2", "3")
     store.close()
-    lasting.door.drop_change("a", 2)
+    lasting.editor.drop_change("a", 2)
     assert not lasting.open().verify("a").ok
 
 
@@ -327,7 +327,7 @@ def test_verify_finds_entries_of_no_session(lasting: Place) -> None:
     say_each(store, "a", "1", "2")
     say_each(store, "b", "1")
     store.close()
-    lasting.door.drop_session("a")
+    lasting.editor.drop_session("a")
     (problem,) = lasting.open().verify().problems
     assert problem.session_id in (None, "a")  # some backends can still tell whose they are
 
@@ -338,7 +338,7 @@ def test_verify_finds_what_only_a_snapshot_can_reach(lasting: Place) -> None:
     snapshot = store.save_snapshot("a")
     store.replace("a", [user("4")])
     store.close()
-    lasting.door.drop_entry("a", 2)
+    lasting.editor.drop_entry("a", 2)
     store = lasting.open()
     assert words(store, "a") == ["4"]
     assert [problem.seq for problem in store.verify("a").problems if problem.seq] == [2]

@@ -85,7 +85,7 @@ def test_erase_removes_the_lives_that_expired_before(lasting: Place) -> None:
     clock.advance(11)
     say(store, "a", f"{MARKER} 3")
     assert store.erase("a").entries == (3 if lasting.keeps_the_expired else 1)
-    assert lasting.door.remnants(MARKER) == {}
+    assert lasting.editor.remnants(MARKER) == {}
 
 
 # --- attempts --------------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_a_life_that_expired_is_erased_by_an_attempt_on_nothing(lasting: Place) 
     say(store, "a", MARKER)
     clock.advance(11)
     assert store.erase("a").complete
-    assert lasting.door.remnants(MARKER) == {}
+    assert lasting.editor.remnants(MARKER) == {}
 
 
 # --- what is stored --------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_a_life_that_expired_is_erased_by_an_attempt_on_nothing(lasting: Place) 
 
 def test_the_search_for_remnants_finds_what_is_there(lasting: Place) -> None:
     say(lasting.open(), "a", MARKER)
-    assert lasting.door.remnants(MARKER, "nothing of the kind") == {MARKER: 1}
+    assert lasting.editor.remnants(MARKER, "nothing of the kind") == {MARKER: 1}
 
 
 def test_nothing_of_any_part_of_a_session_is_left(lasting: Place) -> None:
@@ -277,7 +277,7 @@ def test_nothing_of_any_part_of_a_session_is_left(lasting: Place) -> None:
     markers = ["BODY", "SPEAKER", "METADATA", "TOOLNAME", "ARGUMENT", "RESULT", "SUMMARYTEXT", "RECORDKIND"]
     markers += ["RECORDBODY", "KEYTEXT", "LABELTEXT", "LATER", "REPLACED", snapshot.id]
     markers += [] if lasting.keeps_names else [name]
-    assert lasting.door.remnants(*markers) == {}
+    assert lasting.editor.remnants(*markers) == {}
     assert words(store, "bystander") == ["x" * 500]
 
 
@@ -290,7 +290,7 @@ with_readers = pytest.mark.where(has_readers=True)
 def test_erase_is_incomplete_while_a_reader_needs_the_log(lasting: Place) -> None:
     store = lasting.open()
     say(store, "a", MARKER)
-    with lasting.door.reader() as sees:
+    with lasting.editor.reader() as sees:
         receipt = store.erase("a")
         assert (receipt.entries, receipt.complete) == (1, False)
         assert store.get_history("a") == []
@@ -301,17 +301,17 @@ def test_erase_is_incomplete_while_a_reader_needs_the_log(lasting: Place) -> Non
 def test_erasing_again_when_the_reader_has_gone_completes_it(lasting: Place) -> None:
     store = lasting.open()
     say(store, "a", MARKER)
-    with lasting.door.reader():
+    with lasting.editor.reader():
         store.erase("a")
     assert store.erase("a").complete
-    assert lasting.door.remnants(MARKER) == {}
+    assert lasting.editor.remnants(MARKER) == {}
 
 
 @with_readers
 def test_writers_go_on_while_an_erasure_is_incomplete(lasting: Place) -> None:
     store = lasting.open()
     say(store, "a", MARKER)
-    with lasting.door.reader():
+    with lasting.editor.reader():
         store.erase("a")
         say(store, "b", "1")
         assert words(store, "b") == ["1"]

@@ -276,5 +276,5 @@ def test_jumps_to_branches_that_are_gone_go_with_them(file: File) -> None:
 
 
 def _jumps(place: Place) -> int:
-    ((count,),) = place.door._sql("SELECT count(*) FROM jumps")
+    ((count,),) = place.editor._sql("SELECT count(*) FROM jumps")
     return int(count)

@@ -1,4 +1,4 @@
-"""What would not come back as it went in is refused at the door, by its path, and nothing is written."""
+"""What would not come back as it went in is refused at once, by its path, and nothing is written."""
 
 from __future__ import annotations
 

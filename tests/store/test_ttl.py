@@ -238,7 +238,7 @@ def test_compact_removes_what_expired(lasting: Place) -> None:
     say(store, "a", "new life")
     say(store, "b", "1")
     assert store.compact().entries == (2500 if lasting.keeps_the_expired else 0)
-    assert lasting.door.entries() == 2
+    assert lasting.editor.entries() == 2
     assert (words(store, "a"), words(store, "b")) == (["new life"], ["1"])
     assert store.verify().ok
 
@@ -257,7 +257,7 @@ def test_writers_reap_what_expired_in_bounded_steps(lasting: Place) -> None:
     for written in range(64, 64 * 100, 64):  # as many steps as a busy machine needs
         for _ in range(64):
             say(store, "busy", "x")
-        left.append(lasting.door.entries() - written)
+        left.append(lasting.editor.entries() - written)
         if left[-1] == 0:
             break
     assert left[-1] == 0
@@ -275,7 +275,7 @@ def test_a_session_reaped_in_part_does_not_come_back_on_a_clock_set_back(lasting
     clock.advance(11)
     for _ in range(64):
         say(store, "busy", "x")
-    assert 64 < lasting.door.entries() < 2564
+    assert 64 < lasting.editor.entries() < 2564
     clock.advance(-5)
     assert store.get_history("gone") == []
     assert say(store, "gone", "new").version == 1

@@ -14,7 +14,7 @@ from everturn import MemoryStoreBackendError
 from everturn.backends.sqlite import compaction, maintenance
 from everturn.backends.sqlite.backend import SqliteBackend
 from tests.store.places import Servers
-from tests.store.places.sqlite import FileDoor
+from tests.store.places.sqlite import FileEditor
 from tests.store.speech import say, say_each, user, words
 from tests.store.test_compact import _act, _reachable
 from tests.tiers import first
@@ -41,8 +41,8 @@ def open_store(path: Path) -> Iterator[Callable[[], Any]]:
 
 
 @pytest.fixture
-def door(path: Path, servers: Servers) -> FileDoor:
-    return FileDoor(path, servers.beside_sqlite)
+def editor(path: Path, servers: Servers) -> FileEditor:
+    return FileEditor(path, servers.beside_sqlite)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_versions_are_marked_before_the_first_entry_goes(
 
 @pytest.mark.usefixtures("tiny_steps")
 def test_an_erased_session_is_gone_with_the_first_step_and_its_name_is_free(
-    open_store: Callable[[], Any], in_between: list[Callable[[], Any]], door: FileDoor
+    open_store: Callable[[], Any], in_between: list[Callable[[], Any]], editor: FileEditor
 ) -> None:
     store, other = open_store(), open_store()
     for _ in range(20):
@@ -154,13 +154,13 @@ def test_an_erased_session_is_gone_with_the_first_step_and_its_name_is_free(
     assert steps[:3] == [[], [], []]
     assert len(steps) > 10
     assert words(store, "a") == ["another life"]
-    assert door.remnants(MARKER) == {}
+    assert editor.remnants(MARKER) == {}
     assert store.verify().ok
 
 
 @pytest.mark.usefixtures("tiny_steps")
 def test_an_erasure_that_cannot_finish_says_so_and_the_next_one_goes_on(
-    open_store: Callable[[], Any], door: FileDoor, monkeypatch: pytest.MonkeyPatch
+    open_store: Callable[[], Any], editor: FileEditor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store()
     say_each(store, "a", *([MARKER] * 20))
@@ -179,11 +179,11 @@ def test_an_erasure_that_cannot_finish_says_so_and_the_next_one_goes_on(
     assert not first.complete
     assert 0 < first.entries < 20
     assert words(store, "a") == []
-    assert door.entries() == 20 - first.entries
+    assert editor.entries() == 20 - first.entries
     second = store.erase("a")
     assert second.complete
     assert first.entries + second.entries == 20
-    assert door.remnants(MARKER) == {}
+    assert editor.remnants(MARKER) == {}
 
 
 def test_rows_are_deleted_by_bytes_too(open_store: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def half_open(address: str, count: int, sent: bytes = HALF) -> Iterator[list[soc
             try:
                 connection.sendall(sent)
             except OSError:
-                pass  # it was shown the door
+                pass  # it was turned away
         yield connections
 
 

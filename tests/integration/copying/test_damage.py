@@ -36,15 +36,15 @@ def assert_loud(here: Any, there: Any, seq: int | None, *said: str) -> None:
 def test_an_entry_that_is_not_what_was_written_is_named(source: Place, beside: Any, steps: None) -> None:
     here = source.open()
     three_sessions(here)
-    entry = source.door.entry("b", 2)
-    source.door.put_entry("b", 2, replace(entry, body=entry.body.replace(b"2", b"X")))
+    entry = source.editor.entry("b", 2)
+    source.editor.put_entry("b", 2, replace(entry, body=entry.body.replace(b"2", b"X")))
     assert_loud(here, beside, 2, "do not match their checksum")
 
 
 def test_an_entry_that_is_gone_is_named(source: Place, beside: Any, steps: None) -> None:
     here = source.open()
     three_sessions(here)
-    source.door.drop_entry("b", 2)
+    source.editor.drop_entry("b", 2)
     assert_loud(here, beside, 2, "should be there, and is not")
 
 
@@ -53,7 +53,7 @@ def test_an_entry_is_missed_that_only_a_snapshot_shows(source: Place, beside: An
     three_sessions(here)
     snapshot = here.save_snapshot("b", "the only way there")
     here.replace("b", [], after=1)
-    source.door.drop_entry("b", 3)
+    source.editor.drop_entry("b", 3)
     assert snapshot.messages == 3
     assert_loud(here, beside, 3, "should be there, and is not")
 
@@ -61,14 +61,14 @@ def test_an_entry_is_missed_that_only_a_snapshot_shows(source: Place, beside: An
 def test_a_log_that_is_gone_is_not_an_empty_session(source: Place, beside: Any) -> None:
     here = source.open()
     three_sessions(here)
-    source.door.drop_log("b")
+    source.editor.drop_log("b")
     assert_loud(here, beside, 1, "should be there, and is not")
 
 
 def test_a_change_that_is_gone_is_named(source: Place, beside: Any, steps: None) -> None:
     here = source.open()
     three_sessions(here)
-    source.door.drop_change("b", 2)
+    source.editor.drop_change("b", 2)
     assert_loud(here, beside, None, "change")
 
 
@@ -76,7 +76,7 @@ def test_damage_in_the_target_is_named_when_the_copy_is_compared(target: Place, 
     there = target.open()
     three_sessions(beside)
     everturn.copy(beside, there)
-    target.door.drop_entry("b", 2)
+    target.editor.drop_entry("b", 2)
     with pytest.raises(CorruptEntry) as caught:
         everturn.copy(beside, there)
     assert (caught.value.session_id, caught.value.seq) == ("b", 2)
@@ -90,8 +90,8 @@ def test_a_target_that_shows_something_else_is_a_conflict(target: Place, beside:
     there = target.open()
     three_sessions(beside)
     everturn.copy(beside, there)
-    body = target.door.entry("b", 2).body.replace(b"2", b"X")
-    target.door.put_entry("b", 2, Stored("message", body, codec.checksum("message", body)))
+    body = target.editor.entry("b", 2).body.replace(b"2", b"X")
+    target.editor.put_entry("b", 2, Stored("message", body, codec.checksum("message", body)))
     report = everturn.copy(beside, there)
     ((name, why),) = report.conflicts
     assert (name, report.skipped, report.verified) == ("b", 2, 2)

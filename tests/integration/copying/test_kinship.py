@@ -122,7 +122,7 @@ def test_a_session_far_behind_is_extended_too(target: Place, beside: Any) -> Non
     assert there.info("a").bytes == beside.info("a").bytes
     assert there.verify().ok
     there.compact()
-    assert target.door.entries() == 1 + 2 * copy.AT_ONCE  # what was replaced is gone
+    assert target.editor.entries() == 1 + 2 * copy.AT_ONCE  # what was replaced is gone
 
 
 # --- conflicts -------------------------------------------------------------------------------------------------------

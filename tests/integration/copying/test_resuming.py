@@ -79,7 +79,7 @@ def test_what_is_left_behind_is_seen_by_nobody(target: Place, beside: Any, small
     there = target.open()
     say(beside, "a", *map(str, range(30)))
     begin_and_leave(beside, there)
-    assert target.door.entries() > 0
+    assert target.editor.entries() > 0
     assert there.sessions().sessions == ()
     assert there.get_history("a") == []
     assert there.verify().problems == ()
@@ -98,10 +98,10 @@ def test_what_is_left_behind_is_reaped_when_ten_minutes_are_over(target: Place, 
     begin_and_leave(beside, there)
     clock.advance(599)
     there.compact()
-    assert target.door.entries() > 0
+    assert target.editor.entries() > 0
     clock.advance(2)
     there.compact()
-    assert target.door.entries() == 0
+    assert target.editor.entries() == 0
     assert there.verify().problems == ()
 
 
@@ -110,7 +110,7 @@ def test_what_is_left_behind_expires_by_itself(target: Place, beside: Any, small
     there = target.open()
     say(beside, "a", *map(str, range(30)))
     begin_and_leave(beside, there)
-    clients = list(target.door._clients)  # type: ignore[attr-defined]
+    clients = list(target.editor._clients)  # type: ignore[attr-defined]
     left = {key: client.pttl(key) for client in clients for key in client.scan_iter()}
     assert left
     assert [key for key, milliseconds in left.items() if not 0 < milliseconds <= 600_000] == []
@@ -122,7 +122,7 @@ def test_erase_takes_what_was_left_behind(target: Place, beside: Any, small_step
     say(beside, "a", *(f"secret {number}" for number in range(30)))
     begin_and_leave(beside, there)
     assert there.erase("a").entries > 0
-    assert target.door.remnants("secret") == {}
+    assert target.editor.remnants("secret") == {}
 
 
 @pytest.mark.parametrize("target", ["sqlite-file", "postgres"], indirect=True)
@@ -144,4 +144,4 @@ def test_a_copy_whose_portions_were_reaped_under_it_begins_anew(target: Place, b
     assert stalled
     assert_alike(beside, there, "a")
     there.compact()
-    assert target.door.entries() == 30
+    assert target.editor.entries() == 30

@@ -27,7 +27,7 @@ def server(running: ValkeyServer) -> ValkeyServer:
 
 @pytest.fixture
 def client(server: ValkeyServer) -> Iterator[Any]:
-    """The backdoor."""
+    """A client that looks at what is stored, and damages it, behind the store's back."""
     with redis.Redis.from_url(server.url) as client:
         yield client
 

@@ -1,7 +1,7 @@
 """Where the contract runs: every backend, behind both faces. A backend is added as a subclass of Place, here."""
 
 from tests.store.places.dynamodb import AsyncDynamoDB, DynamoDB
-from tests.store.places.place import Clock, Door, LoopThread, Place, Stored
+from tests.store.places.place import Clock, Editor, LoopThread, Place, Stored
 from tests.store.places.postgres import AsyncPostgres, Postgres
 from tests.store.places.redis import AsyncCluster, AsyncValkey, Cluster, Fake, Valkey
 from tests.store.places.servers import Servers
@@ -24,4 +24,4 @@ ALL: dict[str, type[Place]] = {
     "toy": Toy,
 }
 
-__all__ = ["ALL", "Clock", "Door", "File", "LoopThread", "Place", "Servers", "Stored"]
+__all__ = ["ALL", "Clock", "Editor", "File", "LoopThread", "Place", "Servers", "Stored"]

@@ -18,7 +18,7 @@ from tests.store.places.place import Place, Stored
 _replace = msgspec.structs.replace
 
 
-class DynamoDBDoor:
+class DynamoDBEditor:
     """See docs/storage-dynamodb.md."""
 
     def __init__(self, driver: Any, table: str) -> None:
@@ -146,8 +146,8 @@ class DynamoDB(Place):
         return f"dynamodb://{self._table}"
 
     @property
-    def door(self) -> DynamoDBDoor:
-        return DynamoDBDoor(self.servers.beside_dynamodb, self._table)
+    def editor(self) -> DynamoDBEditor:
+        return DynamoDBEditor(self.servers.beside_dynamodb, self._table)
 
     def close(self) -> None:
         super().close()

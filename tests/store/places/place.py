@@ -1,4 +1,4 @@
-"""What a place is: one backend behind one face, opened so that one plain test body drives them all; and its back door.
+"""What a place is: one backend behind one face, opened so that one plain test body drives them all; and its editor.
 
 What the backends are is in the modules beside this one.
 """
@@ -106,8 +106,8 @@ class Stored:
     created_at: float = 0.0
 
 
-class Door(Protocol):
-    """The back door: looks at what is stored, and damages it, behind the store's back.
+class Editor(Protocol):
+    """The editor of a place: looks at what is stored, and damages it, behind the store's back.
 
     The documented stored form is all it goes by. Sessions are those of the namespace "", with plain names.
     """
@@ -155,7 +155,7 @@ class Place:
 
     # What it can do. Tests that need something say so: @where(...); what it cannot do then has a test of its own.
     blocking = True  # the face; else asynchronous
-    reopens = True  # what was stored can be opened again, and has a back door
+    reopens = True  # what was stored can be opened again, and has an editor
     shared = True  # also by another process
     finds_everywhere = True  # find over all sessions
     orders_by_change = True  # sessions(order="recent")
@@ -179,7 +179,7 @@ class Place:
         raise NotImplementedError
 
     @property
-    def door(self) -> Door:
+    def editor(self) -> Editor:
         raise NotImplementedError
 
     def open(self, **options: Any) -> Any:

@@ -25,7 +25,7 @@ TABLES = (
 )
 
 
-class PostgresDoor:
+class PostgresEditor:
     """See docs/storage-postgres.md."""
 
     def __init__(self, url: str, beside: psycopg.Connection[Any]) -> None:
@@ -134,8 +134,8 @@ class Postgres(Place):
         return str(self.servers.postgres.url)
 
     @property
-    def door(self) -> PostgresDoor:
-        return PostgresDoor(self.url, self.servers.beside_postgres)
+    def editor(self) -> PostgresEditor:
+        return PostgresEditor(self.url, self.servers.beside_postgres)
 
 
 class AsyncPostgres(Postgres):

@@ -23,7 +23,7 @@ def _digest(text: bytes) -> str:
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()[:8]
 
 
-class RedisDoor:
+class RedisEditor:
     """See docs/storage-redis.md. `client_of` gives a client of the node that has a key; `clients` are all of them."""
 
     def __init__(self, client_of: Callable[[str], Any], clients: Iterable[Any]) -> None:
@@ -165,10 +165,10 @@ class Valkey(Place):
         return str(self.servers.valkey.url)
 
     @property
-    def door(self) -> RedisDoor:
+    def editor(self) -> RedisEditor:
         client = redis.Redis.from_url(self.url)
         self._opened.append(client)
-        return RedisDoor(lambda _: client, [client])
+        return RedisEditor(lambda _: client, [client])
 
 
 class AsyncValkey(Valkey):
@@ -185,11 +185,11 @@ class Cluster(Valkey):
         return str(self.servers.cluster.url)
 
     @property
-    def door(self) -> RedisDoor:
+    def editor(self) -> RedisEditor:
         cluster = self.servers.cluster
         clients = {node.node_id: redis.Redis.from_url(node.url) for node in cluster.nodes}
         self._opened += clients.values()
-        return RedisDoor(lambda key: clients[cluster.master_of(key).node_id], clients.values())
+        return RedisEditor(lambda key: clients[cluster.master_of(key).node_id], clients.values())
 
 
 class AsyncCluster(Cluster):
@@ -209,6 +209,6 @@ class Fake(Valkey):
         return everturn.from_client(client, **{"warnings": "off"} | options)
 
     @property
-    def door(self) -> RedisDoor:
+    def editor(self) -> RedisEditor:
         client = fakeredis.FakeRedis(server=self._server)
-        return RedisDoor(lambda _: client, [client])
+        return RedisEditor(lambda _: client, [client])

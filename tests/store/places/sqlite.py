@@ -1,4 +1,4 @@
-"""SQLite as a place: a file behind both faces, and in memory. Its back door is another process with bare apsw, and page
+"""SQLite as a place: a file behind both faces, and in memory. Its editor is another process with bare apsw, and page
 checksums: what is written by it differs from everturn's own in nothing but what it says."""
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Beside:
 _IT = "namespace = '' AND session_id = ?1 AND ended = 0"
 
 
-class FileDoor:
+class FileEditor:
     """See docs/storage.md."""
 
     def __init__(self, path: Path, beside: Beside) -> None:
@@ -209,8 +209,8 @@ class File(Place):
         return f"sqlite:///{self.path}"
 
     @property
-    def door(self) -> FileDoor:
-        return FileDoor(self.path, self.servers.beside_sqlite)
+    def editor(self) -> FileEditor:
+        return FileEditor(self.path, self.servers.beside_sqlite)
 
 
 class AsyncFile(File):

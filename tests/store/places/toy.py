@@ -13,7 +13,7 @@ import msgspec
 from tests.store.places.place import Place, Stored
 
 
-class ToyDoor:
+class ToyEditor:
     """It is all in this process."""
 
     def __init__(self, memory: Any) -> None:
@@ -93,5 +93,5 @@ class Toy(Place):
         return f"toy://{self.folder.name}"
 
     @property
-    def door(self) -> ToyDoor:
-        return ToyDoor(self._package._memories[self.url])
+    def editor(self) -> ToyEditor:
+        return ToyEditor(self._package._memories[self.url])
