@@ -95,9 +95,10 @@ def hold(
     known = dict(untried or {}) | ({} if "redis_url" in lacks else GIVE_NO_OCCASION)
     known |= DYNAMODB_GIVES_NO_OCCASION if target.endswith("on_dynamodb") else {}
     known |= {} if "tasks" in lacks or "threads" not in lacks else AWAITED_GIVE_NO_OCCASION
-    told = {name: text for name, text in known.items() if name in clauses}
+    offers = {clause.id for clause in chosen if not clause.missing(offered)}
+    told = {name: text for name, text in known.items() if name in offers}
     expected = {
-        clause.id: "not_offered" if clause.missing(offered) or clause.id in told else "holds" for clause in chosen
+        clause.id: "holds" if clause.id in offers and clause.id not in told else "not_offered" for clause in chosen
     }
     assert {name: clause.status for name, clause in found.items()} == expected, _violations(found)
     assert {name: found[name].detail for name in told} == told
