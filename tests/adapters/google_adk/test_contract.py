@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, SNAPSHOTS, hold
+from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, SNAPSHOTS, TOO_MANY_TRIES, hold
 
 LACKS = (
     ALL_LACK
@@ -16,4 +16,5 @@ SLOW = "long-history"  # the session is read before each event, as ADK's documen
 
 @pytest.mark.parametrize(("backend", "clauses"), RUNS)
 def test_the_contract_holds(backend: str, clauses: frozenset[str]) -> None:
-    hold(f"google_adk.target:on_{backend}", lacks=LACKS | BACKENDS[backend], clauses=clauses, slow=SLOW)
+    tried = clauses - TOO_MANY_TRIES.get(backend, set())
+    hold(f"google_adk.target:on_{backend}", lacks=LACKS | BACKENDS[backend], clauses=tried, slow=SLOW)
