@@ -58,7 +58,8 @@ def make_encrypted(path: Path) -> None:
 
 
 def make_cut_off(path: Path) -> None:
-    path.write_bytes(b"SQLite format 3\0" + os.urandom(4080))
+    # Pages of 4,096 bytes, and no write-ahead log: SQLite would begin one beside a file that asks for it, and leave it.
+    path.write_bytes(b"SQLite format 3\0" + b"\x10\x00\x01\x01" + os.urandom(4076))
 
 
 def make_someone_elses(path: Path) -> None:
