@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,7 +37,8 @@ SHAPES = {
 
 
 @pytest.fixture
-def instance() -> Iterator[Callable[[Any, Path], LocalInstance]]:
+def instance(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any, Path], LocalInstance]]:
+    monkeypatch.delitem(sys.modules, "agent_framework", raising=False)  # another test of this process imports it
     loop = Loop()
     yield lambda factory, where: LocalInstance(factory, offer_of(factory), where, {}, loop, FakeModel())
     loop.close()
