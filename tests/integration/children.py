@@ -45,6 +45,8 @@ class Child:
 
     def __init__(self, what: Callable[..., None] | str, *args: object, imports: tuple[str, ...] = ()) -> None:
         self.returncode: int | None = None
+        self._found = ["", ""]
+        self._readers: list[threading.Thread] = []
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         (given, stdin), (stdout, said), (stderr, complained) = os.pipe(), os.pipe(), os.pipe()
         self.stdin = io.TextIOWrapper(io.FileIO(stdin, "w"), "utf-8", write_through=True)
@@ -87,13 +89,13 @@ class Child:
 
     def communicate(self, last_word: str | None = None, timeout: float = PATIENCE) -> tuple[str, str]:
         """Say the last word, and wait for its end. Returns all it said and complained of since."""
-        found = ["", ""]
+        found = self._found = ["", ""]
 
         def read(number: int, stream: Any) -> None:
             found[number] = stream.read()
 
         pairs = enumerate((self.stdout, self.stderr))
-        readers = [threading.Thread(target=read, args=pair, daemon=True) for pair in pairs]
+        readers = self._readers = [threading.Thread(target=read, args=pair, daemon=True) for pair in pairs]
         for reader in readers:
             reader.start()
         try:
@@ -111,14 +113,18 @@ class Child:
         return found[0], found[1]
 
     def finished(self, last_word: str | None = None) -> str:
-        """Wait for its end. Returns what it said; fails if it failed, or hangs (then with the stack of its threads)."""
+        """Wait for its end. Returns what it said; fails if it failed, or hangs (then with the stacks of its threads, and
+        of those of what it forked)."""
         try:
             said, complaint = self.communicate(last_word)
         except subprocess.TimeoutExpired:
-            self.send_signal(signal.SIGABRT)  # faulthandler shows where its threads are
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGABRT)  # faulthandler shows where the threads are
             self.wait()
-            self._end_group()  # what it forked holds the pipes open
-            raise AssertionError(f"the child hangs:\n{self.stderr.read()}") from None
+            for reader in self._readers:
+                reader.join(5)
+            self._end_group()
+            raise AssertionError(f"the child hangs:\n{self._found[1]}") from None
         assert self.returncode == 0, f"the child failed ({self.returncode}):\n{complaint}"
         return said
 
