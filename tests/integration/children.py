@@ -113,8 +113,8 @@ class Child:
         return found[0], found[1]
 
     def finished(self, last_word: str | None = None) -> str:
-        """Wait for its end. Returns what it said; fails if it failed, or hangs (then with the stacks of its threads, and
-        of those of what it forked)."""
+        """Wait for its end. Returns what it said; fails if it failed, or hangs (then with the stacks of all threads, also
+        of what it forked)."""
         try:
             said, complaint = self.communicate(last_word)
         except subprocess.TimeoutExpired:

@@ -201,7 +201,7 @@ class FaultProxy:
             # A child forked from the test holds the socket too; closing ours alone would leave it listening.
             with contextlib.suppress(OSError):
                 listening.shutdown(socket.SHUT_RDWR)
-        # A connection that was accepted in this step is handed over in the next. A server that is closed between the two
+        # A connection that was accepted in this step is handed over in the next. A server that closes between the two
         # forgets it, and leaves its socket open (Python 3.11).
         await asyncio.sleep(0)
         listener.close()
