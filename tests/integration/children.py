@@ -113,7 +113,7 @@ class Child:
         return found[0], found[1]
 
     def finished(self, last_word: str | None = None) -> str:
-        """Wait for its end. Returns what it said; fails if it failed, or hangs (then with the stacks of all threads, also
+        """Wait for its end. Returns what it said; fails if it failed, or hangs (then with the stacks of its threads and
         of what it forked)."""
         try:
             said, complaint = self.communicate(last_word)
